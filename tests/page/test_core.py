@@ -23,13 +23,12 @@ ENTRY = """
 import * as data from "./core/data.js";
 import * as dom from "./core/dom.js";
 import * as format from "./core/format.js";
-import * as pairs from "./core/pairs.js";
 import * as state from "./core/state.js";
 import { partsOf } from "./views/steps/read.js";
 import * as table from "./core/table.js";
 import { startTips } from "./core/tip.js";
 import * as value from "./core/value.js";
-Object.assign(window, { data, dom, format, pairs, partsOf, state, startTips, table, value });
+Object.assign(window, { data, dom, format, partsOf, state, startTips, table, value });
 """
 MINUS, NONE = "\u2212", "\u2013"
 TIMES = [0, 1e-12, 1e-9, 9.994e-9, 1e-6, 0.9996, 1, 59.9, 99.95, 119.99, 120, 7199, 7200, 1e6, 0.125, 1.125, 62.25, 180, 13.25, 135]
@@ -284,7 +283,7 @@ FOCUSED = """() => {
 
 
 def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
+    core.evaluate("value.learnClocks(1e9); value.learnOrigins({ '': 'From here.' })")
     made(core, [["b", 2048], ["a", 1]], "open: (row) => window.opened.push(row[0])")
     stops = "[...document.querySelectorAll('#place *')].filter((each) => each.tabIndex >= 0).length"
     assert core.evaluate(stops) == 1, "one stop of the Tab key"
@@ -312,7 +311,7 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
 def held(core: Page) -> Iterator[Page]:
     """The page with a clock that stands: a timer of the page ends when the test says how much time has passed."""
     core.evaluate("document.activeElement?.blur()")
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
+    core.evaluate("value.learnClocks(1e9); value.learnOrigins({ '': 'From here.' })")
     core.mouse.move(2, 590)
     core.clock.install()
     hold_time(core)
@@ -427,7 +426,7 @@ def middle(locator: Locator) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")
+    core.evaluate("value.learnClocks(1e9); value.learnOrigins({})")
     made(core, [[f"row {index}", index] for index in range(10_000)])
     core.mouse.move(30, 80)  # it lies still over the rows
     core.focus("th:nth-child(2) button")
@@ -460,31 +459,22 @@ def test_an_edge_says_that_there_is_more(core: Page) -> None:
     expect(frame).not_to_have_attribute("data-more-right", "")
 
 
-def test_rows_of_two_sides_are_joined_by_key(core: Page) -> None:
-    found = core.evaluate(
-        """pairs.joined([{ name: "a", rows: ["x", "y", "x"] }, { name: "b", rows: ["x", "z", "x", "x"] }], (row) => row)"""
-    )
-    assert found == [{"a": "x", "b": "x"}, {"a": "y"}, {"a": "x", "b": "x"}, {"b": "z"}, {"b": "x"}]
-
-
 def test_cycles_of_two_clocks_are_compared_as_time(core: Page) -> None:
-    core.evaluate("value.learn({ a: 2e9, b: 1e9 }, {})")
+    core.evaluate("value.learnClocks(2e9, 1e9)")
     assert core.evaluate("['a', 'b'].map((side) => value.text(1000000, value.ofSide('cycles', side)))") == ["500 µs", "1.00 ms"]
     assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 0.002, "b": 0.001, "unit": "seconds"}
-    assert core.evaluate("pairs.changeOf(4000000, 1000000, 'cycles').textContent") == "\u22121.00 ms (\u221250.00 %)"
-    assert core.evaluate("pairs.changeOf(2000000, 1000000, 'cycles').textContent") == "="
-    slight = "(([a, b]) => { const { className, textContent } = pairs.changeOf(a, b, 'cycles'); return [className, textContent]; })"
+    assert core.evaluate("value.changeOf(4000000, 1000000, 'cycles').textContent") == "\u22121.00 ms (\u221250.00 %)"
+    assert core.evaluate("value.changeOf(2000000, 1000000, 'cycles').textContent") == "="
+    slight = "(([a, b]) => { const { className, textContent } = value.changeOf(a, b, 'cycles'); return [className, textContent]; })"
     assert core.evaluate(f"{slight}([2000000, 1000040])") == ["", "+40.0 ns (+0.00 %)"]
     assert core.evaluate(f"{slight}([2000000, 1000060])") == ["grows", "+60.0 ns (+0.01 %)"]
     assert core.evaluate("value.alike(4, 1, 'bytes')") == {"a": 4, "b": 1, "unit": "bytes"}
-    assert core.evaluate("value.clocksNote()")
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")
+    core.evaluate("value.learnClocks(1e9)")
     assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 4_000_000, "b": 1_000_000, "unit": "cycles"}
-    assert core.evaluate("value.clocksNote()") == ""
 
 
 def test_numbers_say_what_they_are(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { here: 'From here.' })")
+    core.evaluate("value.learnClocks(1e9); value.learnOrigins({ here: 'From here.' })")
     made_of = core.evaluate(
         """[[1234567, "cycles"], [2048, "bytes"], [0.125, "share"], [12345678, "flops"], [2.5, "number"], [3, "count"]]
             .map(([number, unit]) => { const each = value.valueOf(number, unit, "here"); return [each.textContent, each.dataset.tip]; })"""

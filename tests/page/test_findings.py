@@ -172,7 +172,7 @@ def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> Non
     prefix = "getComputedStyle(document.querySelector('.urgent h3'), '::before').content"
     assert page.evaluate(prefix) == '"does not fit: "'
     assert open_page(said(replace(full, edit="")), "findings").evaluate(prefix) == "none", "its text says so"
-    assert shown["links"][-1] == "#memory?program=a0"
+    assert shown["links"][-1] == "#memory?program=0"
     page.get_by_text("see Memory").click()
     wait_for(page, "memory")
     assert "First, recompute h. Without " in page.inner_text(".frees"), "the same advice, and not another one"
@@ -219,7 +219,7 @@ def test_a_finding_about_a_group_leads_to_its_largest_program_and_what_the_group
     assert f"The programs of program group '{group['name']}' share the tiles of IPU {group['ipu']}. " in page.inner_text("p.group")
     assert values(page, "p.group")[0]["value"] == group["peak_tile_bytes"]
     alone = next(each for each in report.compilation.programs if each.group == group["name"] and each not in members)
-    page.evaluate("row => { location.hash = `memory?program=a${row}`; }", alone.row)
+    page.evaluate("row => { location.hash = `memory?program=${row}`; }", alone.row)
     page.wait_for_function("name => document.querySelector('.fullest')?.textContent.includes(name)", arg=alone.name)
     assert page.query_selector_all("p.group") == []
 
@@ -265,7 +265,7 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
     assert f"{over:,} B too many" in shown["said"][1]
     assert "(out_of_memory.py:10)" in shown["said"][1]
     assert "None of them is enough by itself" in shown["said"][1]
-    assert shown["links"][-1].startswith("#memory?program=a")
+    assert shown["links"][-1].startswith("#memory?program=0")
     folder = out_of_memory if out_of_memory.is_dir() else out_of_memory.parent
     told = " ".join((folder / "summary.txt").read_text(encoding="utf-8").split())
     verdict = f"does not fit: jit_product needs 3.25 MiB of the 624 KiB of tile 0 of IPU 0 (533 %, {over:,} B too many), so it never ran"
@@ -307,12 +307,3 @@ def test_other_edits_for_the_same_come_below_with_what_each_saves(open_page: Ope
     assert page.locator(".ways li").all_inner_texts() == [
         "or send x as float16: saves about 5.0 % of the time, 5.00 µs (with half of the bytes)"
     ]
-
-
-def test_two_recordings_have_their_findings_side_by_side(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:
-    page = open_page((mnist_plain, mnist_classifier), "findings")
-    for nth, path in enumerate((mnist_plain, mnist_classifier), 1):
-        found = entries(page, f".sides > section:nth-child({nth})")
-        assert [each["title"] for each in found] == [each["edit"] or each["text"] for each in documents(tilestep.open_report(path))]
-    go(page, "findings", side="b")
-    assert page.locator(".sides > section").count() == 1

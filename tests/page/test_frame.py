@@ -40,7 +40,7 @@ def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, 
     for state in ({}, {"theme": "dark"}, {"side": "b"}):
         go(page, "execution", **state)
         assert page.input_value("#theme") == state.get("theme", "auto")
-        assert page.input_value("#side") == state.get("side", "ab")
+        assert page.input_value("#side") == state.get("side", "a")
         assert page.evaluate("document.documentElement.dataset.theme ?? ''") == state.get("theme", "")
     page.go_back()
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")

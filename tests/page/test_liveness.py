@@ -1,9 +1,8 @@
-"""View Liveness: curves and lists are the reader's, a second step shows what was born and what is gone, and the URL keeps all of it."""
+"""View Liveness: curves and lists are the reader's, and the URL keeps what is chosen."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.page.pages import address, rows, settled, values, wait_for
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report, open_report
 from tilestep.figures.reader.memory import MemoryReport
-from tilestep.recording.memory import difference
 
 CANVAS = "canvas[aria-label*='at each step']"
 
@@ -87,36 +85,21 @@ def test_categories_add_up_to_the_total(open_page: Any) -> None:
         assert row[8] == sum(expected)
 
 
-def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
-    report = one()
-    memory = report.compilation.main.memory
-    page = open_page(report, "liveness", on="all")
-    page.locator(CANVAS).focus()
-    for key in ("Home", "ArrowRight", "m", "End", "ArrowLeft", "PageUp", "ArrowRight"):
+def test_keys_and_clicks_choose_a_step(open_page: Any) -> None:
+    page = open_page(one(), "liveness", on="all")
+    canvas = page.locator(CANVAS)
+    canvas.focus()
+    for key in ("Home", "ArrowRight", "End", "ArrowLeft", "PageUp", "ArrowRight"):
         page.keyboard.press(key)
     settled(page)  # lists that take long to draw are drawn a moment later
-    assert address(page) == "#liveness?on=all&tick=6&mark=1"
-    change = difference(memory.columns, 1, 6)
-    names = [each.name for each in memory.variables]
-    assert [row[0] for row in rows(page, "values that were born")] == [names[life] for life in change.born] == ["y"]
-    assert [row[0] for row in rows(page, "values that are gone")] == [names[life] for life in change.gone] == ["x"]
-    assert "4 B less on each tile" in page.inner_text("#main")
+    assert address(page) == "#liveness?on=all&tick=6"
     page.reload()
     wait_for(page, "liveness")
-    assert [row[0] for row in rows(page, "values that were born")] == ["y"]
-    page.get_by_role("button", name="no mark").click()
-    assert address(page) == "#liveness?on=all&tick=6"
-    page.get_by_text("Between the two steps").wait_for(state="detached")
-
-
-def test_a_click_chooses_and_one_with_shift_marks(open_page: Any) -> None:
-    page = open_page(one(), "liveness")
-    box = page.locator(CANVAS).bounding_box()
+    assert page.input_value("input[type=number] >> nth=0") == "6"
+    box = canvas.bounding_box()
     assert box is not None
-    width = box["width"] - 76 - 14
-    for tick, held in ((3, []), (7, ["Shift"])):
-        page.locator(CANVAS).click(position={"x": 76 + (tick + 0.5) * width / 8, "y": 100}, modifiers=held)
-    assert address(page) == "#liveness?tick=3&mark=7"
+    canvas.click(position={"x": 76 + 3.5 * (box["width"] - 76 - 14) / 8, "y": 100})
+    assert address(page) == "#liveness?on=all&tick=3"
 
 
 def test_the_head_names_the_peak(open_page: Any) -> None:
@@ -132,16 +115,6 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert label is not None
     assert "Keys: left and right" in label
-
-
-@pytest.mark.slow
-def test_two_recordings_have_a_curve_each_and_lists_side_by_side(open_page: Any) -> None:
-    detail = liveness()
-    larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))
-    page = open_page((one(), report_of(two_stages(), detail=larger)), "liveness", tick=7, on="all")
-    assert page.locator(CANVAS).count() == 2
-    found = {row[0]: row[2:5] for row in rows(page, "values that are alive")}
-    assert found == {"w": [80, 80, 0], "y": [64, 704, 640]}
 
 
 def test_a_recording_without_detail_says_why(open_page: Any) -> None:

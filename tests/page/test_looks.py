@@ -38,10 +38,7 @@ COLORS, PIPELINE = "core/colors.js", "views/pipeline/looks.js"
 WAITING = {"wait", "waiting", "idle"}  # one look, because it is one thing
 ENTRY = """
 import * as colors from "./core/colors.js";
-import * as lanes from "./views/execution/lanes.js";
-import * as pairs from "./core/pairs.js";
-import * as table from "./core/table.js";
-Object.assign(window, { colors, lanes, pairs, table });
+Object.assign(window, { colors });
 """
 HEAR = """() => {
     window.drawn = [];
@@ -148,26 +145,6 @@ def test_neighbours_of_a_series_differ_in_hatch_and_color(blank: Page) -> None:
     assert all(one["color"] != other["color"] and one["hatch"] != other["hatch"] for one, other in pairwise(found))
 
 
-def test_many_lanes_use_the_room_and_the_first_of_each_kind_is_named(blank: Page) -> None:
-    kinds = ["host", *["to-ipus"] * 4, *["to-host"] * 4, *["ipu"] * 16, *["link"] * 44, *["memory"] * 4]
-    found = blank.evaluate(
-        """(kinds) => {
-            const all = kinds.map((kind, index) => ({ index, kind, tracks: [{ start: [], end: [] }] }));
-            const scene = { hiddenLanes: new Set(), idle: true, height: "fit" };
-            const placed = lanes.arrange({ lanes: all }, scene, 508);
-            return { height: placed.height, names: [...lanes.named(placed.lanes, (lane) => kinds[lane], 0, 508)] };
-        }""",
-        kinds,
-    )
-    assert 400 < found["height"] <= 508
-    named = dict(found["names"])
-    assert {kinds[lane] for lane in named} == {*kinds}
-    assert {0, 9, 25} <= {*named}, "where that of another does not stand there, the first of a kind is named"
-    heights = sorted(named.values())
-    assert all(below - above >= 13 for above, below in pairwise(heights))
-    assert heights[0] >= 6, "the first is not cut"
-
-
 @pytest.mark.slow
 def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "execution", width=700)
@@ -175,8 +152,8 @@ def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline:
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + 20, box["y"] + 60)
-    expect(page.locator("#tip")).to_contain_text(re.compile(r"^host: [\d,]+ events$"))
+    page.mouse.move(box["x"] + 20, box["y"] + 30)
+    expect(page.locator("#tip")).to_have_text("host")
 
 
 @pytest.mark.slow
@@ -188,19 +165,6 @@ def test_words_stand_in_the_first_bar_of_each_lane(open_page: OpenPage, pipeline
     page.wait_for_function("() => drawn.length > 9")
     drawn = page.evaluate("drawn")
     assert sum(each.startswith("loading programs · ") for each in drawn) >= sum(bool(re.fullmatch(r"IPU \d", each)) for each in drawn)
-
-
-@pytest.mark.slow
-def test_timelines_of_two_recordings_begin_at_one_place(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
-    page = open_page((mnist_plain, pipeline), "execution")
-    begins = page.evaluate(
-        """() => [...document.querySelectorAll("#main canvas[role=application]")].map((canvas) => {
-            const { data } = canvas.getContext("2d").getImageData(0, 1, canvas.width, 1);
-            return [...Array(canvas.width).keys()].find((x) => data[4 * x + 2] - data[4 * x] > 90 && data[4 * x + 3] > 200);
-        })"""
-    )
-    assert len(begins) == 2
-    assert begins[0] == begins[1] > 80
 
 
 @pytest.mark.slow
@@ -240,33 +204,3 @@ def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_pla
                 .filter((bar) => getComputedStyle(bar).objectFit !== "none" || bar.width < bar.clientWidth - 1).length"""
         )
         assert squeezed == 0
-
-
-@pytest.mark.slow
-def test_the_picture_of_a_tile_has_the_parts_of_its_legend(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "memory")
-    label = page.locator("canvas[aria-label^='what fills the fullest tile']").get_attribute("aria-label") or ""
-    legend = page.locator(".kinds tbody th").all_inner_texts()
-    assert len(legend) > 5
-    assert [each for each in legend if each.strip() not in label] == []
-
-
-def test_the_largest_difference_comes_first(blank: Page) -> None:
-    found = blank.evaluate(
-        """() => {
-            const sides = [{ name: "a" }, { name: "b" }];
-            const rows = [[1, 1], [9, 2], [5, 8], [null, 4]].map(([a, b]) => ({ ...(a === null ? {} : { a }), b }));
-            const columns = pairs.columnsOf(sides, { name: "time", unit: "count", origin: "", of: (row) => row });
-            const made = table.table({ label: "of two", sortBy: 2, rows, columns });
-            return made.querySelector(".scroller").allRows().map((row) => row[2]);
-        }"""
-    )
-    assert found == [-7, 4, 3, 0]
-
-
-@pytest.mark.slow
-def test_differences_in_a_tree_are_not_cut(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:
-    page = open_page((mnist_plain, mnist_classifier), "program")
-    cut = """() => [...document.querySelectorAll(".tree-grid.two .tree-row > :last-child")]
-        .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent)"""
-    assert page.evaluate(cut) == []

@@ -18,7 +18,7 @@ from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report, open_report
 from tilestep.figures.reader.memory import MemoryReport
 from tilestep.plan.liveness import Life
-from tilestep.recording.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
+from tilestep.recording.memory import ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES
 from tilestep.views.page.assets import asset
 from tilestep.views.page.modules import joined
@@ -36,7 +36,6 @@ ALL = """(memories) => memories.map((memory) => {
         over: [over(null), ...tiles.map(over)],
         byCategory: mem.categoriesOverTime(memory, null).map((each) => [...each]),
         alive: ticks.map((tick) => mem.alive(memory, tick)),
-        difference: ticks.map((tick) => mem.difference(memory, tick, ticks.length - 1 - tick)),
         peak: mem.peak(fullest),
         without: mem.without(memory, runs, fullest, groups),
     };
@@ -106,10 +105,7 @@ def same(memory: ProgramMemory, found: dict[str, Any]) -> None:
     for tile, sums in zip([None, *range(memory.num_tiles)], found["over"], strict=True):
         assert sums == [column.tolist() for column in over_time(memory, tile)]
     assert found["byCategory"] == np.stack([by_category(memory, t).sum(axis=1) for t in range(memory.num_ticks)], axis=1).tolist()
-    assert found["alive"] == [alive(memory, tick).tolist() for tick in range(memory.num_ticks)]
-    for tick, told in enumerate(found["difference"]):
-        change = difference(memory, tick, memory.num_ticks - 1 - tick)
-        assert told == {"born": change.born.tolist(), "gone": change.gone.tolist(), "temporary": change.temporary_tile_bytes}
+    assert found["alive"] == [sorted(alive(memory, tick).tolist()) for tick in range(memory.num_ticks)]
     top = peak(memory)
     assert found["peak"] == {"bytes": top.total_bytes, "tile": top.tile, "tick": top.tick}
     count = len(memory.first)
@@ -239,20 +235,6 @@ def test_a_program_without_detail_says_why(open_page: Any) -> None:
     text = page.inner_text("#main")
     assert "its memory was not recorded in detail" in text
     assert page.get_by_role("table", name="values").count() == 0
-
-
-@pytest.mark.slow
-def test_two_recordings_stand_side_by_side(open_page: Any) -> None:
-    detail = liveness()
-    larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))
-    a, b = one(), report_of(two_stages(), detail=larger)
-    page = open_page((a, b), "memory")
-    found = {row[0]: row for row in rows(page, "values")}
-    assert found["y"][2:5] == [4, 44, 40]
-    assert found["x"][2:5] == [10, 10, 0]
-    memories = [report.compilation.main.memory for report in (a, b)]
-    sentence = [each["value"] for each in values(page, ".fullest")]
-    assert [sentence[0], sentence[3]] == [memory.peak.total_bytes for memory in memories]
 
 
 def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, rows, text, values, wait_for
-from tests.unit.figures.reader.recorded import report_of, step, two_stages
+from tests.unit.figures.reader.recorded import report_of, step
 from tests.unit.sim.toy import collective, program
 from tilestep.figures.reader import OnTileExecute, Report, open_report
 from tilestep.figures.reader.totals import leaf_totals
@@ -142,7 +142,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
     of_each = {re.sub(r"[.\d]+$", "", total.leaf.name): total for total in leaf_totals(compiled)}  # of each operation, one
     assert len(of_each) > 5
     for total in of_each.values():
-        go(page, "operations", group="none", operation=f"a 0 {total.leaf.leaf}")
+        go(page, "operations", group="none", operation=f"0 {total.leaf.leaf}")
         said = page.locator(".verdict")
         limit, cycles = said.get_attribute("data-limit"), int(said.get_attribute("data-cycles") or 0)
         of_one = cycles // total.executions
@@ -166,7 +166,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         page,
         "operations",
         group="none",
-        operation=f"a 0 {max(leaf_totals(compiled), key=lambda total: total.cycles.total).leaf.leaf}",
+        operation=f"0 {max(leaf_totals(compiled), key=lambda total: total.cycles.total).leaf.leaf}",
     )
     assert ", the rest of sync " in page.inner_text(".verdict")
 
@@ -201,16 +201,6 @@ def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Pat
     assert all("transpose" in str(row["operation"]) for row in table(page))
     page.get_by_label("search in the operations").fill("no such thing")
     assert "No operation is left" in text(page)
-
-
-@pytest.mark.slow
-def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:
-    a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=7))
-    shown = table(open_page((a, b), "operations", group="none"))
-    theirs = [{row.scope: row.cycles for row in step_rows(report)} for report in (a, b)]
-    assert {row["operation"]: (row["time, A"], row["time, B"]) for row in shown} == {
-        scope: (theirs[0][scope], theirs[1][scope]) for scope in theirs[0]
-    }
 
 
 def test_nothing_that_ran_is_said(open_page: OpenPage, empty: Path) -> None:

@@ -147,28 +147,6 @@ def test_the_panel_has_the_steps_figures(open_page: OpenPage, mnist_plain: Path)
 
 
 @pytest.mark.slow
-def test_two_programs_stand_beside_each_other(open_page: OpenPage) -> None:
-    a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=6))
-    page = open_page((a, b), "program")
-    page.get_by_role("button", name="Open all").click()
-    found = page.evaluate(
-        """[...document.querySelectorAll("[role=treeitem]")].map(
-            (row) => [...row.children].slice(1).map((cell) => Number(cell.dataset.value ?? 0)))"""
-    )
-    totals = [sum(row.cycles for row in step_rows(report)) for report in (a, b)]
-    assert found[0] == [*totals, totals[1] - totals[0]]
-    assert f"{TIMES} 5 → {TIMES} 6" in text(page)
-
-
-def test_a_node_of_one_recording_alone_is_named(open_page: OpenPage) -> None:
-    a = report_of(program(step("x", "jit(f)/x", 5), step("y", "jit(f)/y", 6)))
-    b = report_of(program(step("y", "jit(f)/y", 6), step("z", "jit(f)/z", 7)))
-    page = open_page((a, b), "program")
-    words = [item["words"] for item in items(page)]
-    assert [word.rpartition(" only in ")[2] if " only in " in word else "" for word in words] == ["", "A", "", "B"]
-
-
-@pytest.mark.slow
 def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "program")
     heads = page.locator(".tree-row.head > span")

@@ -148,51 +148,11 @@ def test_without_code_the_lines_stand_in_a_table(open_page: OpenPage) -> None:
     assert exchange == 0
 
 
-@pytest.mark.slow
-def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
-    a, b = with_code(), with_code(code=f"# a new line\n{CODE}", line=4, trips=7)
-    page = open_page((a, b), "source")
-    shown = {number: figures for number, *figures in margin(page) if any(figures)}
-    half = len(shown[4]) // 2
-    assert (shown[4][0], shown[4][half]) == (by_line(a)[3][0].cycles, by_line(b)[4][0].cycles)
-    assert list(shown) == [4]
-    assert page.locator(".source-code > .note").count() == 0
-    page.locator(".code-row.costs").click()
-    assert "A (line 3)" in page.inner_text(".line-panel")
-
-
 def test_a_long_path_is_cut_at_its_front(open_page: OpenPage) -> None:
     report = with_code(file=f"{'deep/' * 20}train.py")
     [name] = open_page(report, "source").locator(".choice option").first.all_inner_texts()
     assert name.startswith("…")
     assert "/train.py (" in name
-
-
-@pytest.mark.slow
-def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:
-    page = open_page((with_code(), with_code(code="other = dot(2)", line=1)), "source")
-    assert [row[2] for row in rows(page, "lines of A that B has no more")] == ["return dot(x)"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "code", "note"),
-    [
-        ("/home/you/b/copy.py", CODE, "they have the same content"),
-        ("/home/you/b/train.py", f"{CODE}\n# more", "they have the same name"),
-        ("/home/you/b/other.py", f"{CODE}\n# more", "Files not matched: no file of"),
-    ],
-)
-def test_files_match_by_content_and_by_name(open_page: OpenPage, file: str, code: str, note: str) -> None:
-    a, b = with_code(), with_code(file=file, code=code)
-    page = open_page((a, b), "source")
-    assert note in page.inner_text(".source-code")
-    [costs] = [figures for number, *figures in margin(page) if number == 3]
-    known = [figure for figure in costs if figure]
-    half = len(known) // 2
-    assert (known[:half] == known[half:]) is ("not matched" not in note)
-    assert "only A" not in page.inner_text(".source-code")
-    assert page.locator(".source-code .shrinks").count() == 0
 
 
 @pytest.mark.slow

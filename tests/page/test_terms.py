@@ -38,4 +38,4 @@ def test_a_word_is_explained_where_a_view_says_it_first(open_page: OpenPage) -> 
     assert page.inner_text("#tip").partition("\n")[0] == marked.first.get_attribute("data-tip")
     assert marked.first.get_attribute("aria-describedby") == "tip"
     page.get_by_label("grouped by").select_option("family")  # what is said anew is explained too
-    assert page.locator("#main .note dfn").count() > 0
+    assert page.locator("#main .verdict dfn[data-term=exchange]").count() == 1

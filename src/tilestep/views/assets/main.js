@@ -5,14 +5,14 @@ import { redrawAll } from "./core/figure.js";
 import { h, replace } from "./core/dom.js";
 import { plural } from "./core/format.js";
 import { openPage } from "./core/page.js";
-import { get, link, onChange, set, viewName } from "./core/state.js";
+import { get, go, link, onChange, set, viewName } from "./core/state.js";
 import { groupStops } from "./core/stops.js";
 import { explainTerms, learnTerms } from "./core/terms.js";
 import { startTips } from "./core/tip.js";
-import { learn, valueOf } from "./core/value.js";
+import { learnClocks, learnOrigins, ofSide, valueOf } from "./core/value.js";
 import { VIEWS } from "./views/views.js";
 
-/** @import { Page } from "./core/page.js" */
+/** @import { Page, Side, View } from "./core/page.js" */
 
 /** What the user sees of an error that nobody expected. @param {unknown} error */
 function tell(error) {
@@ -20,11 +20,9 @@ function tell(error) {
   document.getElementById("main")?.prepend(h("p", { role: "alert", class: "alert" }, `This view cannot be drawn: ${words}`));
 }
 
-/** @param {Page} page @returns {import("./core/page.js").Side[]} */
-function shownSides(page) {
-  const wanted = get("side", page.sides.length > 1 ? "ab" : "a");
-  const found = page.sides.filter((side) => wanted.includes(side.name));
-  return found.length ? found : page.sides;
+/** The recording that views show. @param {Page} page @returns {Side} */
+function shownSide({ sides }) {
+  return sides.find(({ name }) => name === get("side")) ?? /** @type {Side} */ (sides[0]);
 }
 
 /** @param {Page} page @returns {HTMLElement} */
@@ -38,7 +36,7 @@ function head(page) {
       page.sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
       h("span", { class: "title" }, side.label),
       verdict ? h("span", { class: "fits" }, ` ${verdict}.`) : null,
-      emulated ? [" ", valueOf(emulated_cycles, side.cycles, "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
+      emulated ? [" ", valueOf(emulated_cycles, ofSide("cycles", side.name), "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
     );
   });
   const theme = h("select", { id: "theme" }, ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
@@ -49,11 +47,8 @@ function head(page) {
   /** @type {HTMLElement[]} */
   const controls = [h("label", {}, "theme ", theme)];
   if (page.sides.length > 1) {
-    const side = h("select", { id: "side" }, [["ab", "A and B"], ["a", "A"], ["b", "B"]].map(([value, words]) => h("option", { value }, words)));
-    side.addEventListener("change", () => {
-      set({ side: side.value });
-      show(page);
-    });
+    const side = h("select", { id: "side" }, page.sides.map(({ name }) => h("option", { value: name }, name.toUpperCase())));
+    side.addEventListener("change", () => go(viewName(), { side: side.value })); // what else the address holds is of the other recording
     controls.unshift(h("label", {}, "show ", side));
   }
   controls.push(h("button", { type: "button", onclick: () => print() }, "Print"));
@@ -79,24 +74,28 @@ let shownCount = 0;
 /** Draws the view that the URL names. @param {Page} page */
 async function show(page) {
   const turn = ++shownCount;
-  const view = VIEWS.find(({ name }) => name === viewName()) ?? VIEWS[0];
+  const [first, second] = page.sides;
+  const view = VIEWS.find(({ name }) => name === viewName()) ?? VIEWS[second ? VIEWS.length - 1 : 0];
   const main = document.getElementById("main");
-  if (!view || !main) return;
+  if (!view || !first || !main) return;
   delete document.documentElement.dataset.ready;
+  const side = shownSide(page);
+  if (view.name === "compare") learnClocks(first.head.clock_hz, second?.head.clock_hz);
+  else learnClocks(side.head.clock_hz);
   for (const anchor of document.querySelectorAll("nav a")) {
-    const name = anchor.getAttribute("data-view") ?? "";
-    anchor.setAttribute("href", link(name));
-    if (name === view.name) anchor.setAttribute("aria-current", "page");
-    else anchor.removeAttribute("aria-current");
+    const each = /** @type {View} */ (VIEWS.find(({ name }) => name === anchor.getAttribute("data-view")));
+    anchor.setAttribute("href", link(each.name));
+    mark(anchor, "aria-current", each === view ? "page" : "");
+    mark(anchor, "class", lacks(side, each) ? "empty" : "");
+    mark(anchor, "data-tip", lacks(side, each) ? whyAbsent(side, each) : "");
   }
   showChoices();
   applyTheme();
-  const sides = shownSides(page).filter((side) => !view.needs || side.has(view.needs));
   const title = [h("h1", { tabindex: "-1" }, view.title), h("p", { class: "question" }, view.question)];
   document.title = `${view.title} · ${page.sides.map((side) => side.label).join(" and ")} · tilestep`;
   let held = false;
   try {
-    const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, whyAbsent(page, view))];
+    const parts = lacks(side, view) ? [h("p", { class: "absent" }, whyAbsent(side, view))] : await view.render(side, page);
     if (turn !== shownCount) return;
     held = main.contains(document.activeElement);
     replace(main, title, parts);
@@ -116,10 +115,11 @@ async function show(page) {
 async function start() {
   const page = await openPage();
   const [first, second] = page.sides;
-  if (first) learn({ a: first.head.clock_hz, b: (second ?? first).head.clock_hz }, page.origins);
+  if (first) learnClocks(first.head.clock_hz, second?.head.clock_hz);
+  learnOrigins(page.origins);
   learnTerms(page.terms);
-  const views = VIEWS.filter((view) => view.name !== "compare" || page.sides.length > 1);
-  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map((view) => h("li", {}, entry(page, view)))));
+  const views = VIEWS.filter(({ name }) => name !== "compare" || second);
+  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map(({ name, title }) => h("li", {}, h("a", { "data-view": name, href: link(name) }, title)))));
   // The data stay where they are, behind what is seen: views unpack them when they are opened.
   document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), h("a", { class: "skip", id: "to-picture", href: "#main", onclick: skip }, "Skip to the picture"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
   startTips();
@@ -132,16 +132,20 @@ async function start() {
   await show(page);
 }
 
-/** Why a view has nothing to show. @param {Page} page @param {import("./core/page.js").View} view @returns {string} */
-function whyAbsent(page, { absent }) {
-  return (typeof absent === "function" ? absent(page) : absent) ?? "The recording has nothing of this.";
+/** Whether a view has nothing to show. @param {Side} side @param {View} view @returns {boolean} */
+function lacks(side, { needs }) {
+  return needs !== "" && !side.has(needs);
 }
 
-/** A view in the navigation; one that has nothing to show is dim, and says why. @param {Page} page @param {import("./core/page.js").View} view @returns {HTMLElement} */
-function entry(page, view) {
-  const { name, title, needs } = view;
-  const empty = needs && !page.sides.some((side) => side.has(needs));
-  return h("a", { href: link(name), "data-view": name, class: empty ? "empty" : null, "data-tip": empty ? whyAbsent(page, view) : null }, title);
+/** Why a view has nothing to show. @param {Side} side @param {View} view @returns {string} */
+function whyAbsent(side, { absent }) {
+  return (typeof absent === "function" ? absent(side) : absent) ?? "The recording has nothing of this.";
+}
+
+/** Sets an attribute, or takes it away where it is ''. @param {Element} element @param {string} name @param {string} value */
+function mark(element, name, value) {
+  if (value) element.setAttribute(name, value);
+  else element.removeAttribute(name);
 }
 
 /** @param {Event} event */

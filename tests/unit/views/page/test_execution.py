@@ -355,7 +355,6 @@ def test_runs_have_what_the_recording_says_of_them() -> None:
     called = two_stages()
     report = Report(recorded(run_of(called, runs=6), [called], runs_in_detail=2))
     block = block_of(report)
-    assert block.columns["runs_detail"].tolist() == [int(run.in_detail) for run in report.execution.runs]
     assert block.json["runs_in_detail"] == sum(run.in_detail for run in report.execution.runs) < 6
     assert block.columns["runs_host_cycle"].tolist() == [run.host_cycle for run in report.execution.runs]
     strings = [*block.json["strings"], ""]

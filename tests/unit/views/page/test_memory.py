@@ -19,6 +19,7 @@ from tilestep.plan import Branch, Liveness, Program, Series, lower_in_detail
 from tilestep.program import parse_hlo
 from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, parse_recording, recording_bytes
+from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.sums import Compiled, Span
 from tilestep.views.page.block import Block, packed
 from tilestep.views.page.sections import memory as section
@@ -44,7 +45,7 @@ def test_rows_of_lives_and_ticks_are_those_of_the_reader() -> None:
     for life in detail.variables:
         row = life.index
         assert names[columns["life_name"][row]] == life.name
-        assert block.json["categories"][columns["life_category"][row]] == life.category
+        assert CATEGORIES[columns["life_category"][row]] == life.category
         assert lines[columns["life_line"][row]] == ("" if life.line is None else f"train.py:{life.line.line}")
         for name in ("first", "last", "tile_bytes", "tiles", "start_tile", "size_bytes"):
             assert columns[f"life_{name}"][row] == getattr(life, name)
@@ -101,7 +102,7 @@ def test_two_programs_share_columns_and_the_fullest_is_first() -> None:
     tables = recorded(host, [small, large], {"two_stages": detail, "large": replace(detail, lives=detail.lives[:2])})
     block = block_of(Report(tables))
     programs = block.json["programs"]
-    assert [program["name"] for program in programs] == ["large", "two_stages"]
+    assert [program["label"] for program in programs] == ["large", "two_stages"]
     assert [program["lives"] for program in programs] == [[0, 2], [2, 4]]
     assert [program["ticks"] for program in programs] == [[0, 8], [8, 8]]
     assert block.columns["life_first"].tolist() == [0, 0, 0, 0, 3, 6]

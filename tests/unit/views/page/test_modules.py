@@ -72,7 +72,7 @@ def test_the_page_is_joined_of_all_views() -> None:
     text = script()
     for name in VIEWS:
         assert f"// views/{name}.js\n" in text
-        assert asset(f"views/{name}.css") in style()
+    assert asset("views/source.css") in style()
     assert "</script" not in text.lower()
     assert "</style" not in style().lower()
     assert "<!--" not in text

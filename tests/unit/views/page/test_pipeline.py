@@ -61,6 +61,11 @@ def of_grouped() -> Report:
     return ran(grouped(3, 6), runs_in_detail=2)
 
 
+def begin_of_second(report: Report) -> int:
+    """The cycle at which the second update begins."""
+    return min(run.cycles_from for run in report.execution.runs if run.entry == 2)
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: f"{schedule.name}-{schedule.training}")
 def test_the_order_of_dispatch_gives_the_schedule(schedule: Schedule) -> None:
     found = updates_of(ran(schedule))
@@ -77,7 +82,7 @@ def test_the_order_of_dispatch_gives_the_schedule(schedule: Schedule) -> None:
             (task.stage, task.kind.value, -1 if task.microbatch is None else task.microbatch): begin for task, begin in wanted.begin.items()
         }
         if schedule.training:
-            assert tuple(max(stash(update.tasks, stage)[1]) for stage in range(schedule.stages)) == schedule.stash()
+            assert tuple(max(stash(update.tasks, stage)) for stage in range(schedule.stages)) == schedule.stash()
 
 
 def test_measured_costs_are_those_of_the_schedule_with_them() -> None:
@@ -113,7 +118,7 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
     report = of_grouped()
     block = pipeline(report)
     assert block is not None
-    columns, update = block.columns, block.json["updates"][1]
+    columns, update, origin = block.columns, block.json["updates"][1], begin_of_second(report)
     for device, where in enumerate(block.json["devices"]):
         lane = report.execution.lane("ipu", where["ipus"][0])
         parts: list[tuple[int, int]] = []
@@ -125,9 +130,9 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
         assert parts[-1][1] == update["cycles"]
         assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
         waits = {
-            (wait.cycles_from - update["from"], wait.cycles_to - update["from"]): wait.reason
+            (wait.cycles_from - origin, wait.cycles_to - origin): wait.reason
             for wait in report.execution.waits(lane)
-            if wait.cycles_from > update["from"] and wait.cycles_to <= update["from"] + update["cycles"]
+            if wait.cycles_from > origin and wait.cycles_to <= origin + update["cycles"]
         }
         mine = np.flatnonzero(columns["gap_device"] == device)
         gaps = {
@@ -151,7 +156,9 @@ def test_each_load_of_parameters_is_a_task_of_its_own() -> None:
     block = pipeline(ran(schedule, updates=1))
     assert block is not None
     names = [kind["name"] for kind in block.json["kinds"]]
-    found = Counter((int(stage), names[int(kind)]) for stage, kind in zip(block.columns["stage"], block.columns["kind"], strict=True))
+    found = Counter(
+        (int(stage), names[int(kind)]) for stage, kind in zip(block.columns["task_stage"], block.columns["task_kind"], strict=True)
+    )
     expected = Counter((task.stage, task.kind.meaning) for task in schedule.ordered())
     assert max(count for (_, kind), count in expected.items() if kind == "load parameters") > 1
     assert found == expected
@@ -162,14 +169,14 @@ def test_tasks_have_the_times_of_their_runs() -> None:
     block = pipeline(report)
     assert block is not None
     first = block.json["updates"][0]["tasks"]
-    origin = block.json["updates"][1]["from"]
-    for row in range(first, len(block.columns["run"])):
-        run = report.execution.runs[int(block.columns["run"][row])]
-        assert (int(block.columns["stage"][row]), int(block.columns["microbatch"][row])) == (run.stage, run.microbatch)
-        assert block.json["kinds"][int(block.columns["kind"][row])]["name"] == run.task
-        assert int(block.columns["begin"][row]) + origin == run.cycles_from
-        assert int(block.columns["end"][row]) + origin == run.cycles_to
-        assert int(block.columns["cycles"][row]) == run.cycles
+    origin = begin_of_second(report)
+    for row in range(first, len(block.columns["task_run"])):
+        run = report.execution.runs[int(block.columns["task_run"][row])]
+        assert (int(block.columns["task_stage"][row]), int(block.columns["task_microbatch"][row])) == (run.stage, run.microbatch)
+        assert block.json["kinds"][int(block.columns["task_kind"][row])]["name"] == run.task
+        assert int(block.columns["task_begin"][row]) + origin == run.cycles_from
+        assert int(block.columns["task_end"][row]) + origin == run.cycles_to
+        assert int(block.columns["task_cycles"][row]) == run.cycles
 
 
 def test_a_recording_without_stages_has_no_pipeline() -> None:

@@ -45,7 +45,7 @@ def rows(block: Block, prefix: str) -> list[dict[str, Any]]:
     columns = {name.removeprefix(f"{prefix}_"): column.tolist() for name, column in block.columns.items() if name.startswith(f"{prefix}_")}
     made: list[dict[str, Any]] = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in made:
-        for name in {"name", "scope", "family", "codelet", "groups", "dtype", "named"} & row.keys():
+        for name in {"name", "scope", "family", "codelet", "groups", "dtype"} & row.keys():
             row[name] = block.json["texts"][row[name]]
     return made
 
@@ -145,11 +145,6 @@ def test_lines_come_after_their_callers_and_say_who_wrote_them() -> None:
     block = block_of(report_of(two_stages(), detail=liveness()))
     found = [(line_of(block, number), block.json["texts"][line[2]], line[3], line[4]) for number, line in enumerate(block.json["lines"])]
     assert found == [("train.py:9", "main", -1, 2), ("train.py:3", "loss", 0, 2)]
-
-
-def test_named_scopes_are_those_of_blocks() -> None:
-    leaves = {leaf["name"]: leaf["named"] for leaf in rows(block_of(report_of(two_stages())), "leaf")}
-    assert leaves == {"before": "", "a": "stage_a", "b": "stage_b", "after": "stage_b"}
 
 
 def test_programs_of_fewest_cycles_are_left_out_of_a_page_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,7 @@
 import { fillOf } from "./colors.js";
 import { h } from "./dom.js";
 import { swatch } from "./legend.js";
-import { changeOf } from "./pairs.js";
-import { ofSide, paceOf, valueOf } from "./value.js";
+import { changeOf, ofSide, paceOf, valueOf } from "./value.js";
 
 const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow one shows the begin, so that its hatch keeps its size
 

@@ -26,17 +26,17 @@ export const KINDS = Object.freeze({
   idle: { color: "#999999", hatch: "up", words: "idle" },
 });
 /** Colours of things without a meaning of their own, in order. @type {readonly string[]} */
-export const SERIES = Object.freeze(["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999"]);
+const SERIES = Object.freeze(["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999"]);
 /** Hatches for the same. @type {readonly Hatch[]} */
 export const HATCHES = Object.freeze(["plain", "up", "dots", "down", "cross", "bars", "lines"]);
 
 /** Quiet colours of programs, on a light ground and on a dark one: no kind of event has such a colour. */
-const PROGRAMS = Object.freeze({ light: ["#e9dfc8", "#cfd9e8", "#e3d0e4", "#cfe0cb"], dark: ["#5b5138", "#3a4a60", "#563f58", "#3d5439"] });
+const PROGRAMS = Object.freeze([["#e9dfc8", "#5b5138"], ["#cfd9e8", "#3a4a60"], ["#e3d0e4", "#563f58"], ["#cfe0cb", "#3d5439"]]);
 
-/** The look of the nth program. @param {number} index @param {boolean} dark whether the ground is @returns {{color: string, hatch: Hatch}} */
-export function programLook(index, dark) {
-  const colors = PROGRAMS[dark ? "dark" : "light"];
-  return { color: colors[index % colors.length] ?? "#cccccc", hatch: HATCHES[Math.floor(index / colors.length) % HATCHES.length] ?? "plain" };
+/** The look of the nth program. @param {number} index @returns {Fill} */
+export function programLook(index) {
+  const [color = "#cccccc", dark = color] = PROGRAMS[index % PROGRAMS.length] ?? [];
+  return { color, dark, hatch: HATCHES[Math.floor(index / PROGRAMS.length) % HATCHES.length] ?? "plain" };
 }
 
 /** How light a colour is, from 0 to 1. @param {string} color '#rrggbb' */

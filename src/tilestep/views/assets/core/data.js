@@ -36,6 +36,22 @@ export function once(work) {
   };
 }
 
+/**
+ * Rows of the columns that a prefix begins, as objects with the columns' other names. `json.texts` has the texts that some of them number.
+ * @param {Block} block @param {string} prefix @param {string[]} [texts] names of columns that number texts
+ * @returns {any[]}
+ */
+export function objectsOf({ json, columns }, prefix, texts = []) {
+  const found = Object.entries(columns).filter(([name]) => name.startsWith(prefix));
+  const rows = Array.from({ length: found[0]?.[1].length ?? 0 }, () => /** @type {Record<string, any>} */ ({}));
+  for (const [column, values] of found) {
+    const name = column.slice(prefix.length);
+    const isText = texts.includes(name);
+    rows.forEach((row, place) => (row[name] = isText ? (json.texts[/** @type {number} */ (values[place])] ?? "") : values[place]));
+  }
+  return rows;
+}
+
 /** @param {string} name @returns {HTMLElement | null} */
 function element(name) {
   return document.getElementById(`data-${name}`);

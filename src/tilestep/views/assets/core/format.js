@@ -80,11 +80,6 @@ export function change(a, b) {
   return `${percent > 0 ? "+" : ""}${fixed(percent, 2)} %`;
 }
 
-/** '+3.20 %' of a change that is a part: 0.032. @param {number} part @returns {string} */
-export function percent(part) {
-  return `${part > 0 ? "+" : part < 0 ? MINUS : ""}${Math.abs(100 * part).toFixed(2)} %`;
-}
-
 /** '1.23 G' of flops and the like. @param {number} value @returns {string} */
 export function large(value) {
   const found = LARGE.find(([least]) => Math.abs(value) >= least);

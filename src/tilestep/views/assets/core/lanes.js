@@ -2,13 +2,12 @@
 
 import { fillOf, isDark, isDarkTheme, themeColor } from "./colors.js";
 
-/** @typedef {import("./colors.js").Fill & {faint?: boolean}} Look faint: not what is searched for */
+/** @import { Fill } from "./colors.js" */
 /** A row of pixels, its place in CSS pixels below the area's top. @typedef {{top: number, height: number}} Band */
-/** CSS pixels, and device pixels for each. @typedef {{left: number, top: number, width: number, height: number, scroll: number, scale: number}} Area */
+/** CSS pixels, and device pixels for each. @typedef {{left: number, top: number, width: number, height: number, scale: number}} Area */
 
 export const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 export const AXIS = 22; // CSS pixels: height of the axis
-const FAINT = 0.25;
 const ZOOM = 0.6;
 const STEP = 0.15; // of the window
 
@@ -33,9 +32,9 @@ export class Painter {
     this.known.clear();
   }
 
-  /** The number that stands for a look in columns of pixels. @param {Look} look @returns {number} */
+  /** The number that stands for a look in columns of pixels. @param {Fill} look @returns {number} */
   code(look) {
-    const key = [look.color, look.dark, look.ink, look.hatch, look.faint].join();
+    const key = [look.color, look.dark, look.ink, look.hatch].join();
     let code = this.known.get(key);
     if (code === undefined) {
       code = this.known.size + 1;
@@ -70,8 +69,8 @@ export class Painter {
     const shift = scale >= 2 ? 1 : 0;
     const { codes } = this;
     for (const band of bands) {
-      const begin = Math.max(0, Math.round((band.top - area.scroll) * scale));
-      const end = Math.min(height, Math.round((band.top + band.height - area.scroll) * scale));
+      const begin = Math.max(0, Math.round(band.top * scale));
+      const end = Math.min(height, Math.round((band.top + band.height) * scale));
       if (end <= begin) continue;
       encode(band, codes.fill(0));
       const { inks } = this;
@@ -92,14 +91,13 @@ export class Painter {
   }
 }
 
-/** @param {Look} look @returns {Uint32Array} its 8 by 8 pixels */
+/** @param {Fill} look @returns {Uint32Array} its 8 by 8 pixels */
 function tileOf(look) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 8;
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   pen.fillStyle = themeColor("ground");
   pen.fillRect(0, 0, 8, 8);
-  pen.globalAlpha = look.faint ? FAINT : 1;
   pen.fillStyle = fillOf(pen, look);
   pen.fillRect(0, 0, 8, 8);
   return new Uint32Array(pen.getImageData(0, 0, 8, 8).data.buffer);
@@ -136,7 +134,7 @@ export function gutter(names, width) {
 
 /** Words in a bar, on a plate of its colour, so that no hatch goes through them. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x0 @param {number} x1 @param {number} y @param {string} color @param {boolean} [middle] whether they stand in the middle */
 export function label(context, text, x0, x1, y, color, middle = false) {
-  const words = cut(context, text, x1 - x0 - (middle ? 4 : 8));
+  const words = text && cut(context, text, x1 - x0 - (middle ? 4 : 8));
   if (!words) return;
   const width = context.measureText(words).width;
   const left = middle ? (x0 + x1 - width) / 2 : x0 + 4;
@@ -189,13 +187,11 @@ export function windowWheel(shown, around, delta, event) {
   return true;
 }
 
-/** The bar at a value, or the nearest within a distance; -1: none. Bars do not overlap, and are in order. @param {ArrayLike<number>} from @param {ArrayLike<number>} to @param {number} value @param {number} near @param {(bar: number) => boolean} [isHidden] @returns {number} */
-export function nearest(from, to, value, near, isHidden = () => false) {
+/** The bar at a value, or the nearest within a distance; -1: none. Bars do not overlap, and are in order. @param {ArrayLike<number>} from @param {ArrayLike<number>} to @param {number} value @param {number} near @returns {number} */
+export function nearest(from, to, value, near) {
   const behind = lowerBound(to, 0, to.length, value + 1e-9);
   let [best, distance] = [-1, near];
-  for (const way of [1, -1]) {
-    let bar = way > 0 ? behind : behind - 1;
-    while (bar >= 0 && bar < to.length && isHidden(bar)) bar += way;
+  for (const bar of [behind, behind - 1]) {
     if (bar < 0 || bar >= to.length) continue;
     const apart = Math.max(at(from, bar) - value, value - at(to, bar), 0);
     if (apart < distance || (apart === 0 && best < 0)) [best, distance] = [bar, apart];

@@ -1,7 +1,6 @@
 /** What the page holds: one recording, or two to compare, and the shape of a view. */
 
 import { block, hasBlock } from "./data.js";
-import { ofSide } from "./value.js";
 
 /** @import { Block } from "./data.js" */
 /** @typedef {"a" | "b"} SideName */
@@ -10,21 +9,20 @@ import { ofSide } from "./value.js";
  * @typedef {object} Side
  * @property {SideName} name
  * @property {string} label for people: the file's or the folder's name
- * @property {import("./value.js").Unit} cycles the unit of its times
  * @property {any} head block `head` of it: see views/page/sections/head.py
  * @property {(name: string) => boolean} has whether it has a block
  * @property {(name: string) => Promise<Block>} block a block of it
  */
 /**
- * One view. It draws one recording, or two beside each other with what differs.
+ * One view. It draws one recording.
  * @typedef {object} View
  * @property {string} name in the URL
  * @property {string} title in the navigation
  * @property {string} question that the view answers
  * @property {string} needs name of the block without which it has nothing to show; '' for none
- * @property {string | ((page: Page) => string)} [absent] a sentence: why that may be missing
+ * @property {string | ((side: Side) => string)} [absent] a sentence: why that may be missing
  * @property {string} [picture] what its first picture is called, where more than pictures is on top
- * @property {(sides: Side[], page: Page) => Promise<HTMLElement[]> | HTMLElement[]} render
+ * @property {(side: Side, page: Page) => Promise<HTMLElement[]> | HTMLElement[]} render
  */
 /**
  * @typedef {object} Page
@@ -44,7 +42,6 @@ export async function openPage() {
     sides.push({
       name,
       label: shell.labels[name],
-      cycles: ofSide("cycles", name),
       head: (await block(`${name}-head`)).json,
       has: (part) => hasBlock(`${name}-${part}`),
       block: (part) => block(`${name}-${part}`),

@@ -1,23 +1,28 @@
-/** Bars in rows over an axis, as of threads or of devices: read by keys. */
+/** Bars in rows over an axis, as of lanes or of devices: painted by pixels, however many there are, and read by keys. */
 
 import { themeColor } from "./colors.js";
 import { figure } from "./figure.js";
 import { at, AXIS, cut, drawAxis, gutter, label, lowerBound, nearest, Painter, widest, windowKey, windowWheel } from "./lanes.js";
 
 /** @import { Window } from "./window.js" */
-/** @import { Fill as Look } from "./colors.js" */
+/** @import { Fill } from "./colors.js" */
+/** A part of a bar; `kind` is among the looks of its row. @typedef {{from: number, to: number, kind: number, text: string}} Inner */
 /**
  * A row. Its bars do not overlap, and are in order.
  * @typedef {object} Row
  * @property {string} name what stands to the left of it
  * @property {Float64Array} from
  * @property {Float64Array} to
- * @property {(bar: number) => Look} look
+ * @property {ArrayLike<number>} kind of each bar, among the looks
+ * @property {readonly Fill[]} looks
+ * @property {readonly boolean[]} [thin] of each kind, whether its bars are drawn as lines of their own height, as waits are
  * @property {(bar: number) => string} text what stands in a bar that has room
- * @property {(bar: number) => string} words all of a bar, in words
- * @property {(bar: number) => boolean} [thin] whether a bar is drawn as a line of its own height, as waits are
- * @property {(bar: number) => boolean} [faint] whether a bar is not what is searched for
+ * @property {(bar: number, value: number) => string} words all of a bar, at a value of the axis, in words
+ * @property {(bar: number) => number} [gapKind] of the time between the bar before and this one, among the looks; -1: nothing is drawn
+ * @property {(bar: number) => string} [gapWords] the same in words
+ * @property {(from: number, to: number, pixels: number) => Inner[]} [inside] parts of bars that have room
  */
+/** Where rows stand on the canvas. @typedef {{left: number, top: number, width: number, height: number, placeOf: (row: number) => {top: number, bottom: number}}} Frame */
 /**
  * @typedef {object} RowsOptions
  * @property {string} label
@@ -27,30 +32,34 @@ import { at, AXIS, cut, drawAxis, gutter, label, lowerBound, nearest, Painter, w
  * @property {(row: number, bar: number) => void} [select]
  * @property {(row: number, bar: number) => boolean} [selected]
  * @property {() => HTMLElement} table
- * @property {number} [most] CSS pixels of all rows
+ * @property {(context: CanvasRenderingContext2D, frame: Frame) => void} [over] draws over the bars
+ * @property {string} [keys] further keys in words
+ * @property {(key: string) => string | undefined} [onKey] takes them
  */
 
-const ROOM = { least: 3, most: 26 };
+const ROOM = { least: 3, most: 26, all: 480 }; // CSS pixels
 const NEAR = 3; // pixels: as far beside a bar the pointer still means it
+const NAME = 13; // pixels of a line of names
 const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Enter fit the bar, Home whole, End the last part. Drag to move; wheel with Ctrl zooms, with Shift moves";
 
 /**
  * @param {RowsOptions} options
- * @returns {import("./figure.js").FigureHandle}
+ * @returns {import("./figure.js").FigureHandle & {point: (row: number, bar: number) => void}} point: puts the cursor on a bar
  */
 export function rowsFigure(options) {
   const { rows, window: shown } = options;
-  const height = Math.max(ROOM.least, Math.min(ROOM.most, Math.floor((options.most ?? 480) / Math.max(1, rows.length))));
+  const height = Math.max(ROOM.least, Math.min(ROOM.most, Math.floor(ROOM.all / Math.max(1, rows.length))));
   const gap = height > 8 ? 2 : height > 4 ? 1 : 0;
-  // Waits are thin: they have bands of their own.
   const bands = rows.flatMap((row, index) => [
     { row, index, thin: false, top: index * height + gap / 2, height: height - gap },
     ...(row.thin ? [{ row, index, thin: true, top: index * height + height * 0.32, height: Math.max(1, height * 0.36) }] : []),
   ]);
   const painter = new Painter();
   shown.names = Math.max(shown.names, widest(rows.map(({ name }) => name)));
-  let area = { left: 0, width: 1 };
+  let area = { left: 0, top: AXIS, width: 1, height: rows.length * height, scale: 1 };
   let cursor = { row: -1, bar: -1 };
+  /** Value at which the cursor stays while it goes from row to row, so that it comes back to where it was. @type {number | null} */
+  let kept = null;
   /** @type {{x: number, from: number, to: number, moved: boolean} | null} */
   let pressed = null;
   const xOf = (/** @type {number} */ value) => area.left + ((value - shown.from) / shown.length) * area.width;
@@ -62,28 +71,35 @@ export function rowsFigure(options) {
     const found = rows[row];
     if (!found) return "there is nothing";
     cursor = { row, bar };
+    kept = null;
     shown.reveal(at(found.from, bar), at(found.to, bar));
     options.select?.(row, bar);
     handle.redraw();
-    return found.words(bar);
+    return found.words(bar, (at(found.from, bar) + at(found.to, bar)) / 2);
   }
 
-  /** @param {number} x @param {number} y @returns {[number, number]} */
+  /** The row and the bar at a place; of a gap the bar behind it, and true. @param {number} x @param {number} y @returns {{row: number, bar: number, isGap: boolean} | null} */
   function hit(x, y) {
     const row = Math.floor((y - AXIS) / height);
     const found = rows[row];
-    if (!found || x < area.left || y < AXIS) return [-1, -1];
-    return [row, nearest(found.from, found.to, valueAt(x), (NEAR * shown.length) / area.width)];
+    if (!found || x < area.left || y < AXIS) return null;
+    const bar = nearest(found.from, found.to, valueAt(x), (NEAR * shown.length) / area.width);
+    if (bar >= 0) return { row, bar, isGap: false };
+    const behind = lowerBound(found.to, 0, found.to.length, valueAt(x));
+    return found.gapWords && behind > 0 && behind < found.to.length ? { row, bar: behind, isGap: true } : null;
   }
 
   /** @param {number} way @returns {string} */
   function changeRow(way) {
     const here = rows[cursor.row];
-    const from = here ? middleOf(here) : shown.from;
+    const from = kept ?? (here ? middleOf(here) : shown.from);
     for (let row = cursor.row + way; row >= 0 && row < rows.length; row += way) {
       const { from: begins, to: ends } = /** @type {Row} */ (rows[row]);
       const bar = nearest(begins, ends, from, Infinity);
-      if (bar >= 0) return go(row, bar);
+      if (bar < 0) continue;
+      const words = go(row, bar);
+      kept = from;
+      return words;
     }
     return way > 0 ? "this is the last row" : "this is the first row";
   }
@@ -96,9 +112,11 @@ export function rowsFigure(options) {
     if (key === "ArrowDown" || key === "ArrowUp" || (key.startsWith("Arrow") && !row)) return changeRow(key === "ArrowUp" ? -1 : 1);
     if (row && key.startsWith("Arrow")) {
       const bar = cursor.bar + (key === "ArrowRight" ? 1 : -1);
-      return bar < 0 || bar >= row.from.length ? `no bar ${key === "ArrowRight" ? "behind" : "before"} it in ${row.name}` : go(cursor.row, bar);
+      if (bar < 0 || bar >= row.from.length) return `no bar ${key === "ArrowRight" ? "behind" : "before"} it in ${row.name}`;
+      const [waited] = key === "ArrowRight" && at(row.from, bar) > at(row.to, bar - 1) ? (row.gapWords?.(bar).split("\n") ?? []) : [];
+      return go(cursor.row, bar) + (waited ? `. Before it: ${waited}` : "");
     }
-    if (key.toLowerCase() !== "f" && key !== "Enter") return undefined;
+    if (key.toLowerCase() !== "f" && key !== "Enter") return options.onKey?.(key);
     if (!row) return "no bar is selected";
     shown.fit(at(row.from, cursor.bar), at(row.to, cursor.bar));
     return range();
@@ -112,65 +130,106 @@ export function rowsFigure(options) {
   /** @param {import("./figure.js").Drawing} drawing */
   function draw({ context, width, scale }) {
     const left = gutter(shown.names, width);
-    area = { left, width: width - left - 8 };
+    area = { ...area, left, width: width - left - 8, scale };
     const marks = options.ticks(shown.from, shown.to, Math.floor(area.width / 90));
     drawAxis(context, marks, xOf, area, AXIS);
     /** @type {(() => void)[]} */
     const over = [];
     painter.renew();
-    painter.paint(context, bands, { ...area, top: AXIS, height: rows.length * height, scroll: 0, scale }, ({ row, index, thin }, codes) => encode(context, row, index, thin, codes, over), marks.map((mark) => xOf(mark.at) - left));
+    const codesOf = new Map(rows.map(({ looks }) => [looks, /** @type {number[] | null} */ (null)]));
+    const known = (/** @type {readonly Fill[]} */ looks) => {
+      const found = codesOf.get(looks) ?? looks.map((look) => painter.code(look));
+      codesOf.set(looks, found);
+      return found;
+    };
+    painter.paint(context, bands, area, (band, pixels) => encode(context, band, pixels, known(band.row.looks), over), marks.map((mark) => xOf(mark.at) - left));
+    context.save();
+    context.beginPath();
+    context.rect(left, AXIS, area.width, area.height);
+    context.clip();
     for (const each of over) each();
+    context.restore();
+    options.over?.(context, { ...area, placeOf: (row) => ({ top: AXIS + row * height, bottom: AXIS + (row + 1) * height - gap }) });
+    const here = rows[cursor.row];
+    if (here) frame(context, xOf(at(here.from, cursor.bar)), xOf(at(here.to, cursor.bar)), AXIS + cursor.row * height);
     context.fillStyle = themeColor("ink");
-    if (height >= 11) rows.forEach(({ name }, index) => context.fillText(cut(context, name, left - 10), 4, AXIS + (index + 0.5) * height));
-    else context.fillText(cut(context, `${rows.length} rows`, left - 10), 4, AXIS + 8);
+    let free = AXIS;
+    rows.forEach(({ name }, index) => {
+      const y = AXIS + (index + 0.5) * height;
+      if (y - NAME / 2 < free - 1) return;
+      context.fillText(cut(context, name, left - 10), 4, y);
+      free = y + NAME / 2;
+    });
   }
 
-  /** What each column of pixels of a row shows; over: what stands over the pixels. @param {CanvasRenderingContext2D} context @param {Row} row @param {number} index @param {boolean} thin @param {Uint16Array} codes @param {(() => void)[]} over */
-  function encode(context, row, index, thin, codes, over) {
-    const { from, to } = row;
-    const [zoom, top] = [codes.length / shown.length, AXIS + index * height];
+  /** What each column of pixels of a row shows; over: what stands over the pixels. @param {CanvasRenderingContext2D} context @param {{row: Row, index: number, thin: boolean}} band @param {Uint16Array} pixels @param {number[]} codes of its looks @param {(() => void)[]} over */
+  function encode(context, { row, index, thin }, pixels, codes, over) {
+    const { from, to, kind, looks } = row;
+    const [zoom, width] = [pixels.length / shown.length, pixels.length];
     const edge = painter.code({ color: themeColor("ground"), hatch: "plain" });
-    let bar = lowerBound(to, 0, to.length, shown.from);
-    while (bar < from.length && at(from, bar) <= shown.to) {
-      const x0 = Math.max(0, (at(from, bar) - shown.from) * zoom);
-      const x1 = Math.max(x0 + 1, Math.min(codes.length, (at(to, bar) - shown.from) * zoom));
-      if ((row.thin?.(bar) ?? false) === thin) {
-        const here = bar;
-        const look = row.look(bar);
-        const faint = row.faint?.(bar) ?? false;
-        codes.fill(painter.code({ ...look, faint }), Math.round(x0), Math.max(Math.round(x0) + 1, Math.round(x1)));
-        if (x1 - x0 > 4 && !thin) codes[Math.round(x0)] = edge;
-        const [left, right] = [area.left + (x0 / codes.length) * area.width, area.left + (x1 / codes.length) * area.width];
-        if (!thin && height >= 13 && right - left > 14) over.push(() => label(context, row.text(here), left, right, top + height / 2, faint ? themeColor("ground") : look.color, true));
-        if (options.selected?.(index, bar) || (cursor.row === index && cursor.bar === bar)) {
-          over.push(() => {
-            context.lineWidth = 2;
-            context.strokeStyle = themeColor("ink");
-            context.strokeRect(left, top + 1, Math.max(2, right - left), height - 2);
-          });
-        }
+    const top = AXIS + index * height;
+    const parts = thin ? [] : (row.inside?.(shown.from, shown.to, area.width) ?? []);
+    /** @param {number} start @param {number} end @param {number} of kind @param {() => string} text */
+    const paint = (start, end, of, text) => {
+      const x0 = Math.max(0, (start - shown.from) * zoom);
+      const x1 = Math.max(x0 + 1, Math.min(width, (end - shown.from) * zoom));
+      pixels.fill(/** @type {number} */ (codes[of]), Math.round(x0), Math.max(Math.round(x0) + 1, Math.round(x1)));
+      if (thin) return x1 - x0;
+      if (x1 - x0 > 4) pixels[Math.round(x0)] = edge;
+      const [left, right] = [area.left + (x0 / width) * area.width, area.left + (x1 / width) * area.width];
+      if (height >= 13 && right - left > 14) over.push(() => label(context, text(), left, right, top + height / 2, looks[of]?.color ?? "#999999", true));
+      return x1 - x0;
+    };
+    for (let bar = lowerBound(to, 0, to.length, shown.from); bar < from.length; ) {
+      const [start, end, of] = [at(from, bar), at(to, bar), at(kind, bar)];
+      if (!thin && bar && row.gapKind) {
+        const [x0, x1] = [Math.max(0, (at(to, bar - 1) - shown.from) * zoom), Math.min(width, (start - shown.from) * zoom)];
+        const between = x1 - x0 >= 1 ? row.gapKind(bar) : -1;
+        if (between >= 0) pixels.fill(/** @type {number} */ (codes[between]), x0, x1);
       }
-      // Of bars narrower than a pixel one is drawn for all that end in it.
-      bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, 0, to.length, shown.from + (x0 + 1) / zoom));
+      if (start > shown.to) break;
+      let wide = (end - start) * zoom;
+      if ((row.thin?.[of] ?? false) === thin) {
+        const here = bar;
+        const isDivided = parts.some((part) => part.from >= start && part.from < end);
+        wide = paint(start, end, of, isDivided ? () => "" : () => row.text(here));
+        if (options.selected?.(index, bar)) over.push(() => frame(context, xOf(start), xOf(end), top));
+      }
+      // Of bars narrower than a pixel the one at its begin is drawn for all.
+      bar = wide > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, bar, to.length, Math.max(start, shown.from) + 1 / zoom));
     }
+    for (const part of parts) paint(part.from, part.to, part.kind, () => part.text);
+  }
+
+  /** A frame around a bar. @param {CanvasRenderingContext2D} context @param {number} x0 @param {number} x1 @param {number} top */
+  function frame(context, x0, x1, top) {
+    const [left, right] = [Math.max(area.left - 3, x0), Math.min(area.left + area.width + 3, x1)];
+    if (right < area.left || left > area.left + area.width) return;
+    for (const [color, width] of /** @type {[string, number][]} */ ([["ground", 5], ["focus", 2.5]])) {
+      context.strokeStyle = themeColor(color);
+      context.lineWidth = width;
+      context.strokeRect(left, top + 1, Math.max(2, right - left), Math.max(2, height - 2));
+    }
+    context.lineWidth = 1;
   }
 
   const handle = figure({
     label: options.label,
     height: AXIS + Math.max(1, rows.length) * height + 4,
-    keys: KEYS,
+    keys: options.keys ? `${options.keys}, ${KEYS}` : KEYS,
     draw,
     table: options.table,
     describe(x, y) {
       if (x < area.left && y >= AXIS) return rows[Math.floor((y - AXIS) / height)]?.name ?? null; // it may be cut
-      const [row, bar] = hit(x, y);
-      return bar < 0 ? null : (rows[row]?.words(bar) ?? null);
+      const found = hit(x, y);
+      const row = found && rows[found.row];
+      return row ? ((found.isGap ? row.gapWords?.(found.bar) : row.words(found.bar, valueAt(x))) ?? null) : null;
     },
     onKey: press,
     onPress(x, y) {
       pressed = { x, from: shown.from, to: shown.to, moved: false };
-      const [row, bar] = hit(x, y);
-      if (bar >= 0) handle.say(go(row, bar));
+      const found = hit(x, y);
+      if (found) handle.say(go(found.row, found.bar));
     },
     onDrag(x) {
       if (!pressed) return;
@@ -183,5 +242,11 @@ export function rowsFigure(options) {
     },
   });
   shown.listeners.add(handle.redraw);
-  return handle;
+  return {
+    ...handle,
+    point(row, bar) {
+      cursor = { row, bar };
+      handle.redraw();
+    },
+  };
 }

@@ -5,12 +5,17 @@ import * as format from "./format.js";
 
 /** Cycles are those of a clock: of A's machine, or of B's. @typedef {"cycles" | "cycles of B" | "seconds" | "bytes" | "count" | "share" | "flops" | "flop/s" | "B/cycle" | "number" | "ns"} Unit */
 
-/** Cycles a second of the machines, and sentences that say where numbers come from; `learn` sets both. */
+const LEAST_CHANGE = 5e-5; // of A: what is less is '0.00 %', as whole cycles of two clocks differ
+/** Cycles a second of the machines, and sentences that say where numbers come from. */
 const known = { clocks: { a: 0, b: 0 }, origins: /** @type {Record<string, string>} */ ({}) };
 
-/** Takes the clocks and the sentences of the recordings. @param {{a: number, b: number}} clocks in Hz @param {Record<string, string>} origins */
-export function learn(clocks, origins) {
-  known.clocks = clocks;
+/** Takes the clocks of A and B; a view of one recording has its clock for both. @param {number} a Hz @param {number} [b] Hz */
+export function learnClocks(a, b = a) {
+  known.clocks = { a, b };
+}
+
+/** Takes the sentences that say where numbers come from. @param {Record<string, string>} origins */
+export function learnOrigins(origins) {
   known.origins = origins;
 }
 
@@ -20,19 +25,14 @@ export function ofSide(unit, side) {
 }
 
 /** Whether cycles of A and of B differ in length. @returns {boolean} */
-export function twoClocks() {
+function twoClocks() {
   const { a, b } = known.clocks;
   return Boolean(a && b && a !== b);
 }
 
-/** How many cycles of a side take as long as one of A, whose cycles a window has that both share. @param {"a" | "b"} side @returns {number} */
+/** How many cycles of a side take as long as one of A. @param {"a" | "b"} side @returns {number} */
 export function paceOf(side) {
   return side === "b" && twoClocks() ? known.clocks.b / known.clocks.a : 1;
-}
-
-/** What pictures of A and of B over one another say of their axes; '' if both have one clock. @returns {string} */
-export function clocksNote() {
-  return twoClocks() ? "The machines of A and B have clocks of their own: equal widths are equal times, and numbers of cycles are of each one's own clock." : "";
 }
 
 /**
@@ -51,6 +51,22 @@ export function alike(a, b, unit) {
 export function differenceOf(a, b, unit) {
   const found = alike(a, b, unit);
   return [(found.b ?? 0) - (found.a ?? 0), found.unit];
+}
+
+/**
+ * The difference of a figure of A and one of B in words, with a colour and a shape if it is not slight: '▲ +1.2 ms (+3.20 %)'.
+ * @param {number | null} a
+ * @param {number | null} b
+ * @param {Unit} unit
+ * @returns {HTMLElement}
+ */
+export function changeOf(a, b, unit) {
+  const found = alike(a, b, unit);
+  const more = (found.b ?? 0) - (found.a ?? 0);
+  if (!more) return h("span", {}, "=");
+  const relative = found.a === null ? "only B" : found.b === null ? "only A" : format.change(found.a, found.b);
+  const slight = found.a !== null && found.b !== null && Math.abs(more) < LEAST_CHANGE * Math.abs(found.a);
+  return h("span", { class: slight ? null : more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : format.MINUS}${text(Math.abs(more), found.unit)} (${relative})`);
 }
 
 /** A number in words: '68.8 ms'. @param {number} value @param {Unit} unit @returns {string} */

@@ -4,10 +4,9 @@ import { lookOf } from "../core/colors.js";
 import { h } from "../core/dom.js";
 import { bars } from "../core/bars.js";
 import { plural } from "../core/format.js";
-import { changeOf } from "../core/pairs.js";
 import { link } from "../core/state.js";
 import { table } from "../core/table.js";
-import { alike, differenceOf, ofSide, valueOf } from "../core/value.js";
+import { alike, changeOf, differenceOf, ofSide, valueOf } from "../core/value.js";
 import { NAMES, shortScope } from "./steps/read.js";
 
 /** @import { Unit } from "../core/value.js" */
@@ -43,14 +42,14 @@ function whole(found, a, b) {
   const { a: before, b: after } = found.whole;
   const equal = before === after && !found.steps.length && !found.machines.length && !found.changes.some(changed);
   const [more] = differenceOf(before, after, "cycles");
-  const times = ["A ", valueOf(before, "cycles", "comparison.cycles"), ", B ", valueOf(after, b.cycles, "comparison.cycles"), "."];
+  const times = ["A ", valueOf(before, "cycles", "comparison.cycles"), ", B ", valueOf(after, "cycles of B", "comparison.cycles"), "."];
   const said =
     before === null || after === null
       ? ["Emulated time: "]
       : !more
         ? ["Both take the same emulated time: "]
         : [`B takes ${more < 0 ? "less" : "more"} emulated time than A: B − A is `, changeOf(before, after, "cycles"), "; "];
-  const names = h("p", { class: "note" }, `A is ${a.label}, B is ${b.label}. Every view shows both, and what differs.`);
+  const names = h("p", { class: "note" }, `A is ${a.label}, B is ${b.label}. The other views show one of them, which the field above chooses.`);
   return [h("p", { class: "whole" }, said, times), equal ? h("p", {}, "No cycle and no byte differs.") : h("p", { class: "where" }, where(found, a, b)), names];
 }
 

@@ -2,18 +2,17 @@
 
 import { h, replace } from "../core/dom.js";
 import { legend } from "../core/legend.js";
-import { get, link, number, set } from "../core/state.js";
+import { get, link } from "../core/state.js";
 import { valueOf } from "../core/value.js";
-import { aliveAt, between } from "./memory/alive.js";
+import { aliveAt } from "./memory/alive.js";
 import { curveFigure, curveOf } from "./memory/curve.js";
 import { whyNotMore } from "./memory/fullest.js";
 import { at } from "./memory/lives.js";
-import { detailed, LIVENESS, ORDER, pairsOf, PARTS, prefix, stepWords } from "./memory/model.js";
+import { isKnown, LIVENESS, ORDER, PARTS, programsOf, stepWords } from "./memory/model.js";
 import { chooser, numberField, Selection } from "./memory/select.js";
 import { stateChoice } from "./steps/controls.js";
 
-/** @import { Pair } from "./memory/model.js" */
-/** @import { Known } from "./memory/values.js" */
+/** @import { Known } from "./memory/model.js" */
 /** @import { Curve } from "./memory/curve.js" */
 
 /** @type {import("../core/page.js").View} */
@@ -23,103 +22,66 @@ export const liveness = {
   question: "When is memory full, and what is alive then?",
   needs: "memory",
   absent: "No program was compiled in this recording, so nothing is known of memory.",
-  async render(sides, page) {
-    const pairs = await pairsOf(sides, page);
-    return chooser(pairs, (pair) => [...whyNotMore(pair), ...(detailed(pair).length ? inDetail(pair, sides) : [])]);
+  async render(side) {
+    return chooser(await programsOf(side), (program) => (isKnown(program) ? inDetail(program) : [whyNotMore(program)]));
   },
 };
 
-/** @param {Pair} pair @param {import("../core/page.js").Side[]} sides @returns {HTMLElement[]} */
-function inDetail(pair, sides) {
-  const programs = detailed(pair);
-  const selection = new Selection(pair);
-  const heads = h("div");
-  const keys = h("div");
-  const lists = h("div");
+/** @param {Known} program @returns {HTMLElement[]} */
+function inDetail(program) {
+  const selection = new Selection(program.detail);
+  const [heads, keys, lists] = [h("div"), h("div"), h("div")];
   const isAll = () => get("on") === "all";
   const isByCategory = () => get("by") === "category";
-  const tileOf = (/** @type {Known} */ program) => (isAll() ? null : selection.tile(program.detail));
-  const marked = () => {
-    const value = number("mark", -1);
-    return Number.isInteger(value) && value >= 0 ? Math.min(value, selection.ticks - 1) : null;
+  let known = { key: "", curve: /** @type {Curve | null} */ (null) };
+  const curve = () => {
+    const tile = isAll() ? null : selection.tile;
+    const key = `${tile} ${isByCategory()}`;
+    if (known.key !== key) known = { key, curve: curveOf(program, tile, isByCategory()) };
+    return /** @type {Curve} */ (known.curve);
   };
-  /** @type {Map<Known, {key: string, curve: Curve}>} */
-  const known = new Map();
-  const curve = (/** @type {Known} */ program) => {
-    const key = `${tileOf(program)} ${isByCategory()}`;
-    const found = known.get(program);
-    if (found?.key === key) return found.curve;
-    const made = curveOf(program, tileOf(program), isByCategory());
-    known.set(program, { key, curve: made });
-    return made;
-  };
-  const high = () => {
-    const most = Math.max(...programs.map((program) => at(curve(program).total, curve(program).top)));
-    return (get("scale") === "tile" ? Math.max(most, ...programs.map((program) => curve(program).room)) : most) * 1.12 || 1;
-  };
-  const figures = programs.map((program) => {
-    const other = programs.find((each) => each !== program);
-    const shown = () => ({ curve: curve(program), other: other ? curve(other) : null, high: high(), mark: marked() });
-    return curveFigure(program, pair, selection, shown, setMark);
+  const figure = curveFigure(program, selection, () => {
+    const shown = curve();
+    const most = at(shown.total, shown.top);
+    return { curve: shown, high: (get("scale") === "tile" ? Math.max(most, shown.room) : most) * 1.12 || 1 };
   });
-
-  /** @param {number | null} tick */
-  function setMark(tick) {
-    set({ mark: tick });
-    update();
-  }
-
   const on = stateChoice("memory of", [["tile", "one tile"], ["all", "all tiles together"]], "on", update);
   const by = stateChoice("areas", [["life", "always live and not"], ["category", "categories"]], "by", update);
   const scale = stateChoice("height", [["peak", "up to the peak"], ["tile", "up to what there is"]], "scale", update);
-  const step = numberField("step", selection.cursor.tick, selection.ticks - 1, (tick) => selection.choose({ tick }));
-  const tile = numberField("tile", selection.cursor.tile, selection.tiles - 1, (to) => selection.choose({ tile: to }));
+  const step = numberField("step", selection.tick, selection.ticks - 1, (tick) => selection.choose({ tick }));
+  const tile = numberField("tile", selection.tile, selection.tiles - 1, (to) => selection.choose({ tile: to }));
   const peak = h("button", { type: "button", onclick: () => selection.choose({ tick: null, tile: null }) }, "the peak");
-  const mark = h("button", { type: "button", onclick: () => setMark(selection.cursor.tick) }, "mark this step");
-  const clear = h("button", { type: "button", onclick: () => setMark(null) }, "no mark");
+  const soon = lightly(() => replace(lists, aliveAt(program, curve(), selection.tick, isAll() ? null : selection.tile)));
 
   function update() {
-    step.update(selection.cursor.tick);
-    tile.update(selection.cursor.tile);
+    step.update(selection.tick);
+    tile.update(selection.tile);
     tile.element.hidden = isAll();
-    clear.hidden = marked() === null;
-    replace(heads, programs.map((program) => head(program, pair, curve(program))));
+    replace(heads, head(program, curve()));
     replace(keys, legend(isByCategory() ? ORDER.map((name) => /** @type {any} */ (PARTS[name])) : Object.values(LIVENESS)));
-    for (const figure of figures) figure.redraw();
+    figure.redraw();
     soon();
   }
-
-  function drawLists() {
-    const second = marked();
-    replace(
-      lists,
-      second === null ? null : between(programs, sides, pair, selection, second, tileOf),
-      aliveAt(programs, sides, pair, selection, tileOf, curve),
-    );
-  }
-  const soon = lightly(drawLists);
   selection.onChange(update);
   update();
-  const overlay = programs.length > 1 ? h("p", { class: "note" }, "The dashed line is the total of the other recording. Steps are numbered in each program by itself.") : null;
   return [
     heads,
-    h("div", { class: "controls" }, on, by, scale, step.element, tile.element, peak, mark, clear),
+    h("div", { class: "controls" }, on, by, scale, step.element, tile.element, peak),
     keys,
-    ...figures.map((figure) => figure.element),
-    overlay,
+    figure.element,
     h("p", { class: "note" }, NOTE),
     lists,
     h("p", {}, h("a", { href: link("memory", { program: get("program") || null }) }, "What fills the fullest tile, and who would free it?")),
-  ].filter((part) => part !== null);
+  ];
 }
 
-/** @param {Known} program @param {Pair} pair @param {Curve} curve @returns {HTMLElement} */
-function head(program, pair, curve) {
+/** @param {Known} program @param {Curve} curve @returns {HTMLElement} */
+function head(program, curve) {
   const most = at(curve.total, curve.top);
   return h(
     "p",
     { class: "fullest" },
-    `${prefix(program, pair)}${curve.where[0]?.toUpperCase()}${curve.where.slice(1)} of `,
+    `${curve.where[0]?.toUpperCase()}${curve.where.slice(1)} of `,
     h("span", { class: "mono" }, program.facts.label),
     curve.where.startsWith("all") ? " have most " : " is fullest ",
     `at ${stepWords(program.detail, curve.top, true)}: `,

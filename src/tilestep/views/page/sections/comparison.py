@@ -1,4 +1,4 @@
-"""What view Compare reads, and how the programs of two recordings belong together, which every view asks."""
+"""What view Compare reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
-from tilestep.figures.comparison import ProgramChange, StepChange, compare, matched
+from tilestep.figures.comparison import ProgramChange, StepChange, compare
 from tilestep.figures.reader import Report
 from tilestep.views.page.block import Block
 
@@ -28,7 +28,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 def comparison(a: Report, b: Report) -> Block | None:
     """The block `comparison` of two recordings; None if one has no programs.
 
-    Its JSON: programs ([row in A, row in B, matched by] of all), whole (a, b: cycles), machines ([field, value in A, value in B] that
+    Its JSON: whole (a, b: cycles), machines ([field, value in A, value in B] that
     differ), changes (of programs: label, matched, alone ('A', 'B' or ''), runs, cycles, cycles_per_run, load_cycles, peak_tile_bytes,
     flops_per_run, each {a, b}), steps (program, line, scope, family, cycles_per_run and executions_per_run, each {a, b}), left_out (steps).
 
@@ -39,10 +39,8 @@ def comparison(a: Report, b: Report) -> Block | None:
     if "compilation" not in a.parts or "compilation" not in b.parts:
         return None
     found = compare(a, b)
-    pairs = matched(a.compilation.programs, b.compilation.programs)
     return Block(
         json={
-            "programs": [[one.row if one else None, other.row if other else None, how] for one, other, how in pairs],
             "whole": asdict(found.emulated_cycles),
             "machines": [list(row) for row in found.machines],
             "names": list(found.names),

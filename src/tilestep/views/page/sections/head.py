@@ -24,23 +24,19 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 def head(report: Report) -> Block:
     """The block `head`: always there.
 
-    Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
-    num_tiles, verdict (whether all of it fits, as a sentence; '' if unknown), emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether
-    PopART calls its lines), fields (of the machine, with unit, source and basis), programs (rows of `tilestep report show --json`).
+    Its JSON: emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, verdict (whether all of it fits, as a
+    sentence; '' if unknown), emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether PopART calls its lines), fields (of the machine,
+    with unit, source and basis), programs (rows of `tilestep report show --json`).
     """
     machine = report.target.machine if "compilation" in report.parts else None
     total = report.execution.total_cycles if "execution" in report.parts else None
     return Block(
         json={
-            "tilestep": report.version,
-            "parts": list(report.parts),
             "emulated": total is not None,
             "machine": machine.name if machine else "",
             "num_ipus": machine.num_ipus if machine else 0,
-            "num_tiles": machine.ipu.num_tiles if machine else 0,
             "verdict": text_in(report.profile.get("verdict"), "text"),
             "clock_hz": machine.ipu.clock_hz if machine else 0.0,
-            "tile_sram_bytes": machine.ipu.tile.sram_bytes if machine else 0,
             "emulated_cycles": total.total if total else 0,
             "busiest_ipu": total.busiest_ipu if total else 0,
             "cycles_by_kind": total.by_kind if total else {},

@@ -17,7 +17,6 @@ from tilestep.figures.rows import relative_lines
 from tilestep.plan.steps import Branch, Loop, Node, Series
 from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS
-from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.tables import Tables
 from tilestep.views.page.block import Block
 from tilestep.views.page.sections.rooms import Rooms
@@ -46,8 +45,8 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 def memory(report: Report) -> Block | None:
     """The block `memory`; None without programs.
 
-    Its JSON: sram_bytes, executable_bytes, categories, names (of values and steps), lines ('train.py:41'; row 0 is ''), and programs, the
-    fullest first: row, label, name, fingerprint, num_ipus, runs, sram_bytes, peak_bytes (None: its tree was not kept), peak_step, kinds
+    Its JSON: names (of values and steps), lines ('train.py:41'; row 0 is ''), and programs, the
+    fullest first: row, label, num_ipus, sram_bytes, peak_bytes (None: its tree was not kept), peak_step, kinds
     ([kind, bytes] on the fullest tile), group ({label, ipu, bytes} of the program group whose fullest IPU it is on; None), host ([name,
     bytes] in pinned_host), room (fields of `report.batch.Room`) or room_why, and why ('' if it is in detail). Programs in detail have
     num_tiles, code ([kind, bytes, 1 if it is fixed]), peak (bytes, tile, tick), loops ([name, first tick, last tick, trips or None,
@@ -87,9 +86,6 @@ def memory(report: Report) -> Block | None:
         programs.append(row)
     return Block(
         json={
-            "sram_bytes": tile.sram_bytes,
-            "executable_bytes": tile.executable_bytes,
-            "categories": list(CATEGORIES),
             "names": texts.all,
             "lines": lines.all,
             "programs": programs,
@@ -112,10 +108,7 @@ def _row(program: CompiledProgram) -> dict[str, Any]:
     return {
         "row": program.row,
         "label": program.label,
-        "name": program.name,
-        "fingerprint": program.fingerprint,
         "num_ipus": program.num_ipus,
-        "runs": program.runs,
         "peak_bytes": planned.memory.peak_bytes if planned else None,
         "peak_step": planned.memory.peak_step if planned else "",
         "kinds": [list(part) for part in planned.memory.by_kind] if planned else [],

@@ -58,7 +58,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
             "Loads of the programs that only this line calls, and transfers of their arguments and results: in all runs, on the IPU on "
             "which a program takes most. They are no steps."
         ),
-        "source.file": "Cycles of the steps that the lines of the file became.",
     }
 )
 
@@ -67,7 +66,7 @@ def source(report: Report) -> Block | None:
     """The block `source`; None if the recording has no programs.
 
     Its JSON: texts, cycles (of all steps), in_turn (whether no two programs can run at once), unknown_cycles (of those without a line),
-    kept (whether the recording has code), files (file, code: text or null, why: there is none) by cost, has_calls, has_lives.
+    files (file, code: text or null, why: there is none) by cost, has_lives.
     Its columns, a row for each line that has something: `COLUMNS`.
 
     Raises: RecordingError if a tree or a text is damaged.
@@ -108,9 +107,7 @@ def source(report: Report) -> Block | None:
         if line is not None:
             of_line = row(relative(line.file), line.line, line.function)
             of_line[_TILE_BYTES] = max(of_line[_TILE_BYTES], size)
-    has_calls = False
     for file, line, counts in _calls(report.tables):
-        has_calls = True
         of_line = row(relative(file), line)
         for place, count in enumerate(counts, _CALLS):
             of_line[place] += count
@@ -132,9 +129,7 @@ def source(report: Report) -> Block | None:
             "cycles": total,
             "in_turn": "execution" in report.parts and ran == {report.execution.num_ipus_used},
             "unknown_cycles": unknown,
-            "kept": bool(code),
             "files": list(_files(sorted(by_file, key=lambda file: (-by_file[file], file)), code)),
-            "has_calls": has_calls,
             "has_lives": report.tables.has("lives"),
         },
         columns=columns_of(COLUMNS, table, rounded=("flops", "exchange_bytes")),

@@ -17,7 +17,6 @@ from tilestep.figures.reader import (
     Report,
     Switch,
 )
-from tilestep.figures.reader.blocks import LONGEST_SCOPE, scopes_of
 from tilestep.figures.reader.layout import below
 from tilestep.figures.reader.programs import ProgramLeaf
 from tilestep.figures.rows import relative_files
@@ -84,7 +83,6 @@ class Leaf(NamedTuple):
     kind: int
     name: int  # text
     scope: int  # text
-    named: int  # text: the scopes of jax.named_scope around it, a line for each
     family: int  # text
     line: int
     executions: int  # in all runs
@@ -223,7 +221,6 @@ class _Maker:
             kind=kind,
             name=self._texts.number(node.name),
             scope=self._texts.number(node.scope),
-            named=self._texts.number("\n".join(scopes_of(node.scope)) if len(node.scope) <= LONGEST_SCOPE else ""),
             family=self._texts.number(node.family),
             line=self.lines.number(node.line),
             executions=executions,

@@ -3,7 +3,6 @@
 import { count, plural } from "../../core/format.js";
 import { lookOf } from "../../core/colors.js";
 import { at, lowerBound } from "../../core/lanes.js";
-import { paceOf } from "../../core/value.js";
 
 /** @import { Side } from "../../core/page.js" */
 /**
@@ -23,7 +22,6 @@ import { paceOf } from "../../core/value.js";
  * @property {number} number of the IPU or IPU-Machine
  * @property {number} begin first row
  * @property {number} end behind the last
- * @property {number} all events in the recording
  * @property {Track[]} tracks
  * @property {number} unkept cycles of the gaps in which the recording lacks events
  * @property {number} span cycles from its first event to its last
@@ -62,8 +60,6 @@ export class Model {
     /** @param {string} name @returns {Float64Array} */
     const column = (name) => columns[name] ?? new Float64Array();
     this.side = side;
-    /** Its cycles in the time of one of the window that recordings share. */
-    this.pace = paceOf(side.name);
     this.json = json;
     /** @type {string[]} */
     this.kinds = json.kinds;
@@ -103,7 +99,7 @@ export class Model {
         const behind = at(back, row);
         this.cause[row] = behind === 0 ? -1 : behind === json.cut ? -2 : row - behind;
       }
-      const made = { index, name: lane.name, kind: lane.kind, number: lane.number, begin, end: row, all: lane.all, tracks: /** @type {Track[]} */ ([]), unkept: lane.unkept, span: lane.span, holes: holesOf(holes) };
+      const made = { index, name: lane.name, kind: lane.kind, number: lane.number, begin, end: row, tracks: /** @type {Track[]} */ ([]), unkept: lane.unkept, span: lane.span, holes: holesOf(holes) };
       made.tracks = overlaps ? this.split(made) : [this.track(made)];
       return made;
     });
@@ -290,13 +286,6 @@ export function unkeptIn({ holes }, from, to) {
   if (behind <= first) return 0;
   const all = at(holes.sums, behind - 1) - (first ? at(holes.sums, first - 1) : 0);
   return all - Math.max(0, from - at(holes.start, first)) - Math.max(0, at(holes.end, behind - 1) - to);
-}
-
-/** Whether a gap between two events of a lane lacks some. @param {Lane} lane @param {number} from @param {number} to */
-export function isUnkept({ holes }, from, to) {
-  if (!holes.start.length) return false;
-  const place = lowerBound(holes.end, 0, holes.end.length, from + 1e-9);
-  return place < holes.end.length && at(holes.start, place) < to;
 }
 
 /** The row of a place in a track. @param {Track} track @param {number} place @returns {number} */

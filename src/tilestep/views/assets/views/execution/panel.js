@@ -13,18 +13,17 @@ import { spansOfRun } from "./spans.js";
 
 const MOST_LINKS = 12; // of effects
 
-/** @param {Scene} scene @param {Map<Model, import("./spans.js").Layouts>} layouts @returns {HTMLElement} */
-export function selectionPanel(scene, layouts) {
+/** @param {Model} model @param {Scene} scene @param {import("./spans.js").Layouts} layouts @returns {HTMLElement} */
+export function selectionPanel(model, scene, layouts) {
   const element = h("section", { class: "selection", "aria-label": "selected event" });
   let open = false;
   const draw = () => {
-    const { selected } = scene;
-    if (!selected) {
+    const { selected: row } = scene;
+    if (row < 0) {
       replace(element, h("h2", {}, "Selected event"), h("p", { class: "note" }, "None. Press on a bar, or go to the timeline by Tab and use the arrow keys."));
       return;
     }
-    const { model, row } = selected;
-    const inner = insideOf(model, /** @type {import("./spans.js").Layouts} */ (layouts.get(model)), row, open, (value) => (open = value));
+    const inner = insideOf(model, layouts, row, open, (value) => (open = value));
     replace(element, h("h2", {}, `Selected: ${model.words(row)}`), facts(scene, model, row), inner);
   };
   scene.listeners.add((change) => change === "selection" && draw());
@@ -41,7 +40,7 @@ function facts(scene, model, row) {
   /** @param {number} other @returns {HTMLElement} */
   const jump = (other) => h(
     "button",
-    { type: "button", class: "link", onclick: () => scene.select(model, other) },
+    { type: "button", class: "link", onclick: () => scene.select(other) },
     `${model.words(other)} on ${model.laneOf(other).name}`,
   );
   const line = model.json.lines[model.ofRun("line", run)];
@@ -49,7 +48,7 @@ function facts(scene, model, row) {
   /** @type {[string, import("../../core/dom.js").Children][]} */
   const found = [
     ["kind", kindWords(model.kindOf(row))],
-    ["lane", model.laneOf(row).name + (scene.models.length > 1 ? ` of ${model.side.name.toUpperCase()}` : "")],
+    ["lane", model.laneOf(row).name],
     ["program", model.programLabel(at(model.program, row)) || "none"],
   ];
   if (run >= 0) {
@@ -58,12 +57,12 @@ function facts(scene, model, row) {
     if (stage >= 0) found.push(["stage", valueOf(stage, "count", "execution.runs")]);
     if (microbatch >= 0) found.push(["microbatch", valueOf(microbatch, "count", "execution.runs")]);
     if (model.textOfRun("group", run)) found.push(["group", model.textOfRun("group", run)]);
-    found.push(["dispatched", [valueOf(model.ofRun("host_cycle", run), model.side.cycles, "execution.cycle"), line ? ` by ${line}` : ""]]);
+    found.push(["dispatched", [valueOf(model.ofRun("host_cycle", run), "cycles", "execution.cycle"), line ? ` by ${line}` : ""]]);
   }
   found.push(
-    ["from", valueOf(at(model.start, row), model.side.cycles, "execution.cycle")],
-    ["to", valueOf(at(model.end, row), model.side.cycles, "execution.cycle")],
-    ["time", [valueOf(at(model.end, row) - at(model.start, row), model.side.cycles, "execution.duration"), ` (${count(at(model.end, row) - at(model.start, row))} cycles)`]],
+    ["from", valueOf(at(model.start, row), "cycles", "execution.cycle")],
+    ["to", valueOf(at(model.end, row), "cycles", "execution.cycle")],
+    ["time", [valueOf(at(model.end, row) - at(model.start, row), "cycles", "execution.duration"), ` (${count(at(model.end, row) - at(model.start, row))} cycles)`]],
     ...(whole < 0
       ? /** @type {typeof found} */ ([
           ["its cause", cause >= 0 ? jump(cause) : cause === -2 ? "not on this page" : "nothing in the recording"],
@@ -115,9 +114,9 @@ function spansTable(model, spans, label) {
       { name: "scope", of: (span) => span.leaf?.scope },
       { name: "line", of: (span) => span.leaf?.line },
       { name: "executions", unit: "count", origin: "execution.spans", of: (span) => span.times },
-      { name: "from", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.from },
-      { name: "to", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.to },
-      { name: "time", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.to - span.from },
+      { name: "from", unit: "cycles", origin: "execution.spans", of: (span) => span.from },
+      { name: "to", unit: "cycles", origin: "execution.spans", of: (span) => span.to },
+      { name: "time", unit: "cycles", origin: "execution.spans", of: (span) => span.to - span.from },
     ],
   });
 }

@@ -3,14 +3,13 @@
 import { h } from "../../core/dom.js";
 import { count } from "../../core/format.js";
 import { at } from "../../core/lanes.js";
-import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { LANE_KINDS, kindWords } from "./model.js";
 
 /** @import { Model } from "./model.js" */
 /** @typedef {{row: number, from: number, to: number}} Piece */
-/** @typedef {{lanes: string, kind: string, program: string, row: number, pieces: number, cycles: number, share: number}} Sum row: of the program */
+/** @typedef {{lanes: string, kind: string, program: string, pieces: number, cycles: number, share: number}} Sum */
 
 /** The pieces of a model's critical path, in order of time. @param {Model} model @returns {Piece[]} */
 export function pieces(model) {
@@ -31,7 +30,7 @@ export function sums(model) {
     const lanes = model.laneOf(row).kind;
     const program = at(model.program, row);
     const key = `${lanes} ${at(model.kind, row)} ${program}`;
-    const sum = found.get(key) ?? { lanes: LANE_KINDS[lanes] ?? lanes, kind: kindWords(model.kindOf(row)), program: model.programLabel(program), row: program, pieces: 0, cycles: 0, share: 0 };
+    const sum = found.get(key) ?? { lanes: LANE_KINDS[lanes] ?? lanes, kind: kindWords(model.kindOf(row)), program: model.programLabel(program), pieces: 0, cycles: 0, share: 0 };
     sum.pieces++;
     sum.cycles += to - from;
     sum.share = all ? sum.cycles / all : 0;
@@ -40,40 +39,34 @@ export function sums(model) {
   return [...found.values()].sort((a, b) => b.cycles - a.cycles);
 }
 
-/** @param {Model[]} models @param {import("./scene.js").Scene} scene @param {import("../../core/page.js").Page} page @returns {HTMLElement[]} */
-export function pathSection(models, scene, page) {
-  const sides = models.map((model) => ({ name: model.side.name, rows: sums(model) }));
-  const programs = matchedPrograms(page);
-  const rows = joined(sides, (sum, side) => `${sum.lanes}\n${sum.kind}\n${programs(sum.row, sum.program, side)}`);
-  const parts = [h("h2", {}, "Critical path: what decides the end"), ...models.map((model) => words(model, models.length > 1))];
-  parts.push(
+/** @param {Model} model @param {import("./scene.js").Scene} scene @returns {HTMLElement[]} */
+export function pathSection(model, scene) {
+  const details = h("details", {}, h("summary", {}, `All pieces (${count(model.path.length)})`));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.childElementCount === 1) details.append(piecesTable(model, scene));
+  });
+  return [
+    h("h2", {}, "Critical path: what decides the end"),
+    words(model),
     table({
       label: "critical path by lane, kind and program",
-      rows,
+      rows: sums(model),
       empty: "there are no events, so there is no critical path",
       columns: [
-        { name: "lanes", of: either((sum) => sum.lanes) },
-        { name: "kind", of: either((sum) => sum.kind) },
-        { name: "program", of: either((sum) => sum.program || null) },
-        ...columnsOf(models.map(({ side }) => side), { name: "time", unit: "cycles", origin: "execution.path", of: (/** @type {Sum} */ sum) => sum.cycles }),
-        ...(models.length > 1 ? [] : columnsOf(models.map(({ side }) => side), { name: "share", unit: "share", origin: "execution.path", of: (/** @type {Sum} */ sum) => sum.share })),
-        ...columnsOf(models.map(({ side }) => side), { name: "pieces", unit: "count", origin: "execution.path", of: (/** @type {Sum} */ sum) => sum.pieces }),
+        { name: "lanes", of: (sum) => sum.lanes },
+        { name: "kind", of: (sum) => sum.kind },
+        { name: "program", of: (sum) => sum.program || null },
+        { name: "time", unit: "cycles", origin: "execution.path", of: (sum) => sum.cycles },
+        { name: "share", unit: "share", origin: "execution.path", of: (sum) => sum.share },
+        { name: "pieces", unit: "count", origin: "execution.path", of: (sum) => sum.pieces },
       ],
     }),
-  );
-  for (const model of models) {
-    const title = models.length > 1 ? `All pieces of ${model.side.name.toUpperCase()}` : "All pieces";
-    const details = h("details", {}, h("summary", {}, `${title} (${count(model.path.length)})`));
-    details.addEventListener("toggle", () => {
-      if (details.open && details.childElementCount === 1) details.append(piecesTable(model, scene));
-    });
-    parts.push(details);
-  }
-  return parts;
+    details,
+  ];
 }
 
-/** @param {Model} model @param {boolean} named whether to say which recording it is @returns {HTMLElement} */
-function words(model, named) {
+/** @param {Model} model @returns {HTMLElement} */
+function words(model) {
   const { complete, pieces: all, cycles } = model.json.path;
   const rows = sums(model);
   const [first] = rows;
@@ -86,11 +79,10 @@ function words(model, named) {
   return h(
     "p",
     {},
-    named ? `${model.side.name.toUpperCase()}: ` : "",
     all === 1 ? "1 piece decides the end: " : `${count(all)} pieces, one behind the other, decide the end: `,
-    valueOf(cycles, model.side.cycles, "execution.path"),
+    valueOf(cycles, "cycles", "execution.path"),
     ` in all. The table adds them up by lane, kind and program. The most, `,
-    valueOf(first.cycles, model.side.cycles, "execution.path"),
+    valueOf(first.cycles, "cycles", "execution.path"),
     `, is ${first.kind}${first.program ? ` · ${first.program}` : ""} (${first.lanes}).`,
     incomplete,
     cut,
@@ -103,25 +95,14 @@ function piecesTable(model, scene) {
     label: `pieces of the critical path of ${model.side.label}`,
     rows: pieces(model),
     filter: true,
-    open: ({ row }) => scene.select(model, row),
+    open: ({ row }) => scene.select(row),
     columns: [
       { name: "lane", of: ({ row }) => model.laneOf(row).name },
       { name: "kind", of: ({ row }) => kindWords(model.kindOf(row)) },
       { name: "program", of: ({ row }) => model.programLabel(at(model.program, row)) || null },
-      { name: "from", unit: model.side.cycles, origin: "execution.path", of: ({ from }) => from },
-      { name: "to", unit: model.side.cycles, origin: "execution.path", of: ({ to }) => to },
-      { name: "time", unit: model.side.cycles, origin: "execution.path", of: ({ from, to }) => to - from },
+      { name: "from", unit: "cycles", origin: "execution.path", of: ({ from }) => from },
+      { name: "to", unit: "cycles", origin: "execution.path", of: ({ to }) => to },
+      { name: "time", unit: "cycles", origin: "execution.path", of: ({ from, to }) => to - from },
     ],
   });
-}
-
-/** A key for a program that is equal in A and B where the comparison matches them. @param {import("../../core/page.js").Page} page @returns {(row: number, label: string, side: "a" | "b") => string} */
-export function matchedPrograms(page) {
-  /** @type {Map<string, string>} */
-  const keys = new Map();
-  (page.comparison?.programs ?? []).forEach((/** @type {[number | null, number | null]} */ [a, b], /** @type {number} */ index) => {
-    if (a !== null) keys.set(`a${a}`, `matched ${index}`);
-    if (b !== null) keys.set(`b${b}`, `matched ${index}`);
-  });
-  return (row, label, side) => keys.get(`${side}${row}`) ?? label;
 }

@@ -9,7 +9,6 @@ import { eventWords } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 /** @import { Scene } from "./scene.js" */
-/** @typedef {{model: Model, row: number}} Hit */
 
 const SETTLED_MS = 150;
 
@@ -17,15 +16,14 @@ const SETTLED_MS = 150;
 export function search(scene, say) {
   const field = h("input", { type: "search", placeholder: "program, task, kind, step", "aria-label": "find a program, task, kind, lane or step", value: get("find") || false });
   const status = h("span", { class: "note", role: "status" });
-  /** @type {{words: string, hits: Hit[]}} */
+  /** @type {{words: string, hits: number[]}} */
   let found = { words: "", hits: [] };
   let timer = 0;
-  /** @returns {Hit[]} */
   const hits = () => {
-    if (found.words !== field.value) found = { words: field.value, hits: matches(scene, field.value) };
+    if (found.words !== field.value) found = { words: field.value, hits: matches(scene.model, field.value) };
     return found.hits;
   };
-  const place = () => hits().findIndex(({ model, row }) => scene.selected?.model === model && scene.selected.row === row);
+  const place = () => hits().indexOf(scene.selected);
   const tell = () => {
     if (!field.value.trim()) status.textContent = "";
     else if (!hits().length) status.textContent = `nothing is called “${field.value.slice(0, 80)}”`;
@@ -37,9 +35,9 @@ export function search(scene, say) {
     const all = hits();
     if (all.length) {
       const now = place();
-      const { model, row } = /** @type {Hit} */ (all[now < 0 ? (way > 0 ? 0 : all.length - 1) : (now + way + all.length) % all.length]);
-      scene.select(model, row);
-      say(eventWords(model, row));
+      const row = at(all, now < 0 ? (way > 0 ? 0 : all.length - 1) : (now + way + all.length) % all.length);
+      scene.select(row);
+      say(eventWords(scene.model, row));
     }
     tell();
   };
@@ -70,15 +68,15 @@ export function search(scene, say) {
 /**
  * The events that some words name, in order of time: of a program or a task the first of each run on each lane, of a lane its first, of a kind
  * and of a step inside of runs each.
- * @param {Scene} scene
+ * @param {Model} model
  * @param {string} words
- * @returns {Hit[]}
+ * @returns {number[]} rows
  */
-export function matches(scene, words) {
+export function matches(model, words) {
   const wanted = words.trim().toLowerCase();
   if (!wanted) return [];
   const has = (/** @type {string} */ text) => text.toLowerCase().includes(wanted);
-  return scene.models.flatMap((model) => rowsOf(model, has).map((row) => ({ model, row }))).sort((a, b) => at(a.model.start, a.row) / a.model.pace - at(b.model.start, b.row) / b.model.pace || a.row - b.row);
+  return rowsOf(model, has).sort((a, b) => at(model.start, a) - at(model.start, b) || a - b);
 }
 
 /** @param {Model} model @param {(text: string) => boolean} has @returns {number[]} */

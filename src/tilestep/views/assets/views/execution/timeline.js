@@ -1,308 +1,216 @@
-/** The timeline of one recording: lanes below an axis, with the whole as a small picture on top. */
+/** The timeline: lanes of bars over emulated time, programs above the bars of IPUs, steps within them, and the critical path over all. */
 
-import { themeColor } from "../../core/colors.js";
-import { figure } from "../../core/figure.js";
-import { count, plural } from "../../core/format.js";
-import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
-import { at, AXIS, cut, drawAxis, FONT, gutter, lowerBound, nearest, windowWheel } from "../../core/lanes.js";
-import { Bars } from "./bars.js";
-import { KEYS, press } from "./keys.js";
-import { arrange, named } from "./lanes.js";
+import { lookOf, programLook } from "../../core/colors.js";
+import { h, replace } from "../../core/dom.js";
+import { count, plural } from "../../core/format.js";
+import { at, lowerBound } from "../../core/lanes.js";
+import { rowsFigure } from "../../core/rows.js";
+import { exact } from "../../core/value.js";
+import { partsOf } from "../steps/read.js";
 import { called, rowAt } from "./model.js";
-import { eventWords, waitWords } from "./words.js";
-import { drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
+import { drawPath } from "./overlay.js";
 import { layoutOver } from "./spans.js";
 import { windowTable } from "./window_table.js";
+import { eventWords, waitWords } from "./words.js";
 
-/** @import { Model } from "./model.js" */
-/** @import { Area } from "./overlay.js" */
+/** @import { Model, Lane, Track } from "./model.js" */
+/** @import { Layouts } from "./spans.js" */
+/** @import { Scene } from "./scene.js" */
+/** A row of the picture: which lane's, and the event of each of its bars. @typedef {import("../../core/rows.js").Row & {lane: number, event: (bar: number) => number, bar: (event: number) => number}} LaneRow bar: -1: it has none of the event */
 
-const MINI = 30; // CSS pixels: the whole
-const MOST_HEIGHT = 560;
-const NEAR = 4; // pixels: as far beside an event the pointer still means it
+const KEYS = "C its cause, E its effect, [ ] along the critical path, P path, Escape clear";
+const WIDE = 5; // pixels from which a run's steps are shown
+const MOST_WITH_RUNS = 12; // IPUs: of more, runs have no rows of their own
+const WAITING = { color: "#ffffff", dark: "#14171a", hatch: /** @type {const} */ ("up"), ink: "rgb(128 138 148 / 55%)" };
+const UNKEPT = { color: "#d5dae0", dark: "#343b42", hatch: /** @type {const} */ ("dots"), ink: "rgb(128 138 148)" };
 
-export class Timeline {
-  /**
-   * @param {Model} model
-   * @param {import("./spans.js").Layouts} layouts
-   * @param {import("./scene.js").Scene} scene
-   */
-  constructor(model, layouts, scene) {
-    this.model = model;
-    this.layouts = layouts;
-    this.scene = scene;
-    this.bars = new Bars(model, layouts);
-    this.bars.hide([...scene.hiddenKinds]);
-    this.hiddenKey = [...scene.hiddenKinds].join();
-    this.scroll = 0;
-    /** Time of the cursor while it goes from lane to lane; null: the selected event's. @type {number | null} */
-    this.cursor = null;
-    this.top = MINI + AXIS;
-    this.placed = arrange(model, scene, MOST_HEIGHT - this.top);
-    /** @type {{key: string, canvas: HTMLCanvasElement} | null} */
-    this.mini = null;
-    this.area = this.areaOf(800);
-    this.figure = figure({
+/** @param {Model} model @param {Layouts} layouts @param {Scene} scene @returns {{element: HTMLElement, say: (words: string) => void}} */
+export function timeline(model, layouts, scene) {
+  const element = h("div");
+  /** @type {LaneRow[]} */
+  let rows = [];
+  /** @type {ReturnType<typeof rowsFigure>} */
+  let figure;
+  let key = "";
+  let last = { row: -1, bar: -1 }; // that the picture itself has selected
+  const point = () => {
+    if (scene.selected >= 0 && rows[last.row]?.event(last.bar) === scene.selected) return;
+    const row = rows.findIndex((each) => scene.selected >= 0 && each.bar(scene.selected) >= 0);
+    figure.point(row, rows[row]?.bar(scene.selected) ?? -1);
+  };
+  function draw() {
+    last = { row: -1, bar: -1 };
+    key = [...scene.hiddenKinds, "", ...scene.hiddenLanes].join();
+    rows = rowsOf(model, layouts, scene);
+    const isTable = element.querySelector("[aria-expanded=true]") !== null;
+    if (figure) scene.listeners.delete(figure.redraw);
+    figure = rowsFigure({
       label: `Timeline of ${model.side.label}: ${plural(model.lanes.length, "lane")}, ${plural(model.size, "event")}`,
-      height: this.heightOf(),
-      keys: KEYS,
-      draw: (drawing) => this.draw(drawing),
+      rows,
+      window: scene,
+      ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz),
+      select(row, bar) {
+        last = { row, bar };
+        scene.select(rows[row]?.event(bar) ?? -1);
+      },
       table: () => windowTable(model, scene),
-      describe: (x, y) => this.describe(x, y),
-      onKey: (key, event) => press(this, key, event),
-      onPress: (x, y, event) => this.press(x, y, event),
-      onDrag: (x, y) => this.drag(x, y),
-      onWheel: (x, _, delta, event) => this.wheel(x, delta, event),
+      over: (context, frame) => {
+        if (!scene.path) return;
+        const places = new Map([...rows].reverse().map(({ lane }, back) => [lane, frame.placeOf(rows.length - 1 - back)]));
+        drawPath(context, model, places, { ...frame, from: scene.from, to: scene.to });
+      },
+      keys: KEYS,
+      onKey: (pressed) => press(model, scene, pressed),
     });
-    /** @type {{x: number, y: number, from: number, to: number, scroll: number, part: "mini" | "range" | "lanes", moved: boolean} | null} */
-    this.pressed = null;
-    const { canvas } = this.figure;
-    canvas.addEventListener("pointerup", (event) => this.release(event.offsetX, event.offsetY));
-    canvas.addEventListener("dblclick", (event) => {
-      const found = this.hit(event.offsetX, event.offsetY);
-      if (found && found.row >= 0) scene.fit(...scene.timesOf(model, found.row));
-    });
-    scene.listeners.add((change) => this.changed(change));
+    replace(element, figure.element);
+    if (isTable) element.querySelector("button")?.click();
+    point();
   }
+  draw();
+  scene.listeners.add((change) => {
+    if (change === "shown" && key !== [...scene.hiddenKinds, "", ...scene.hiddenLanes].join()) draw();
+    else if (change === "selection") point();
+  });
+  return { element, say: (words) => figure.say(words) };
+}
 
-  /** @param {import("../../core/window.js").Change} change */
-  changed(change) {
-    if (change === "shown") {
-      const key = [...this.scene.hiddenKinds].join();
-      if (key !== this.hiddenKey) this.bars.hide([...this.scene.hiddenKinds]);
-      this.hiddenKey = key;
-      this.placed = arrange(this.model, this.scene, MOST_HEIGHT - this.top);
-      this.figure.resize(this.heightOf());
-    }
-    if (change === "selection" && this.scene.selected?.model === this.model) this.reveal(at(this.model.lane, this.scene.selected.row));
-    this.figure.redraw();
+/** @param {Model} model @param {Layouts} layouts @param {Scene} scene @returns {LaneRow[]} */
+function rowsOf(model, layouts, scene) {
+  const lanes = model.lanes.filter(({ kind }) => !scene.hiddenLanes.has(kind));
+  const hidden = model.kinds.map((kind) => scene.hiddenKinds.has(kind));
+  const looks = [...model.kinds.map(lookOf), WAITING, UNKEPT];
+  const withRuns = lanes.filter(({ kind }) => kind === "ipu").length <= MOST_WITH_RUNS;
+  return lanes.flatMap((lane) => [
+    ...lane.tracks.map((track, place) => laneRow(model, layouts, lane, track, place === 0, hidden, looks)),
+    ...(withRuns && lane.kind === "ipu" && lane.tracks.length === 1 ? [runsRow(model, lane)] : []),
+  ]);
+}
+
+/** @param {Model} model @param {Layouts} layouts @param {Lane} lane @param {Track} track @param {boolean} first of its lane @param {boolean[]} hidden @param {import("../../core/colors.js").Fill[]} looks @returns {LaneRow} */
+function laneRow(model, layouts, lane, track, first, hidden, looks) {
+  const some = hidden.some(Boolean);
+  const places = some ? Int32Array.from(track.kind.keys()).filter((place) => !hidden[at(track.kind, place)]) : null; // those of the bars
+  const placeOf = (/** @type {number} */ bar) => (places ? at(places, bar) : bar);
+  const event = (/** @type {number} */ bar) => rowAt(track, placeOf(bar));
+  return {
+    lane: lane.index,
+    name: first ? lane.name : "",
+    from: places ? Float64Array.from(places, (place) => at(track.start, place)) : track.start,
+    to: places ? Float64Array.from(places, (place) => at(track.end, place)) : track.end,
+    kind: places ? Uint8Array.from(places, (place) => at(track.kind, place)) : track.kind,
+    looks,
+    event,
+    bar(row) {
+      const place = track.rows ? track.rows.indexOf(row) : row - track.first;
+      if (place < 0 || place >= track.start.length || !places) return place < track.start.length ? place : -1;
+      return places.indexOf(place);
+    },
+    text: (bar) => called(model.kindOf(event(bar)), model.workOf(event(bar))),
+    words: (bar, cycle) => [eventWords(model, event(bar)), ...(lane.kind === "ipu" ? stepWords(model, layouts, event(bar), cycle) : [])].join("\n"),
+    ...(first
+      ? {
+          // Between bars of which others are hidden nothing is known to be a wait.
+          gapKind: (bar) => (placeOf(bar) - placeOf(bar - 1) > 1 ? -1 : model.kinds.length + (at(model.hole, event(bar)) ? 1 : 0)),
+          gapWords: (bar) => waitWords(model, event(bar)),
+        }
+      : {}),
+    ...(lane.kind === "ipu" && !track.rows && !some ? { inside: (from, to, pixels) => stepsIn(model, layouts, track, from, to, pixels) } : {}),
+  };
+}
+
+/** The runs of an IPU as a row, each in the colour of its program. @param {Model} model @param {Lane} lane @returns {LaneRow} */
+function runsRow(model, { index, begin, end }) {
+  /** First event of each run, and behind its last. @type {[number, number][]} */
+  const runs = [];
+  for (let row = begin, behind = begin; row < end; row = behind) {
+    while (behind < end && at(model.run, behind) === at(model.run, row)) behind++;
+    if (at(model.run, row) >= 0) runs.push([row, behind]);
   }
+  const event = (/** @type {number} */ bar) => (runs[bar] ?? [0])[0];
+  return {
+    lane: index,
+    name: "",
+    from: Float64Array.from(runs, ([row]) => at(model.start, row)),
+    to: Float64Array.from(runs, ([, behind]) => at(model.end, behind - 1)),
+    kind: Int32Array.from(runs, ([row]) => Math.max(0, at(model.program, row))),
+    looks: model.side.head.programs.map((/** @type {any} */ _, /** @type {number} */ program) => programLook(program)),
+    event,
+    bar: () => -1, // the lane's own row has each event
+    text: (bar) => model.workOf(event(bar)),
+    words: (bar) => `run ${count(at(model.run, event(bar)))}: ${model.workOf(event(bar))}`,
+  };
+}
 
-  heightOf() {
-    return Math.max(this.top + 40, Math.min(MOST_HEIGHT, this.top + this.placed.height));
-  }
-
-  /** @param {number} width CSS pixels of the canvas @returns {Area} */
-  areaOf(width) {
-    const left = gutter(this.scene.names, width);
-    const height = this.heightOf() - this.top;
-    const { from, to } = this.scene.windowOf(this.model);
-    this.scroll = Math.max(0, Math.min(this.scroll, this.placed.height - height));
-    return { left, top: this.top, width: width - left - 8, height, scroll: this.scroll, from, to };
-  }
-
-  /** Scrolls a lane into the area. @param {number} lane */
-  reveal(lane) {
-    const box = this.placed.lanes.get(lane);
-    if (!box) return;
-    const height = this.heightOf() - this.top;
-    if (box.top < this.scroll) this.scroll = box.top;
-    else if (box.bottom > this.scroll + height) this.scroll = box.bottom - height + 4;
-  }
-
-  /** @param {import("../../core/figure.js").Drawing} drawing */
-  draw({ context, width, scale }) {
-    const { model, scene } = this;
-    if (!scene.idle) this.placed = arrange(model, scene, MOST_HEIGHT - this.top);
-    const area = (this.area = this.areaOf(width));
-    const seen = this.placed.rows.filter((row) => row.top + row.height >= area.scroll && row.top <= area.scroll + area.height);
-    this.bars.draw(context, seen, { ...area, scale });
-    context.save();
-    context.beginPath();
-    context.rect(area.left, area.top, area.width, area.height);
-    context.clip();
-    if (this.placed.runs) drawRuns(context, model, seen, area, this.placed.runs);
-    drawWords(context, model, this.bars, seen, area);
-    context.restore();
-    const range = scene.rangeOf(model);
-    if (range) drawRange(context, range, text(range[1] - range[0], model.side.cycles), area);
-    const places = this.places();
-    if (scene.path) drawPath(context, model, places, area);
-    const { selected } = scene;
-    if (selected?.model === model) {
-      const box = places.get(at(model.lane, selected.row));
-      if (box) drawSelected(context, at(model.start, selected.row), at(model.end, selected.row), box, area);
-    }
-    this.drawNames(context, area);
-    this.drawAxis(context, area);
-    this.drawMini(context, area, scale);
-  }
-
-  /** Where each lane stands on the canvas. */
-  places() {
-    const shift = this.area.top - this.area.scroll;
-    return new Map([...this.placed.lanes].map(([lane, { top, bottom }]) => [lane, { top: top + shift, bottom: bottom + shift }]));
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {Area} area */
-  drawNames(context, area) {
-    context.font = FONT;
-    context.textBaseline = "middle";
-    context.fillStyle = themeColor("ink");
-    const lanes = this.model.lanes;
-    for (const [index, y] of named(this.places(), (lane) => lanes[lane]?.kind ?? "", area.top, area.top + area.height)) {
-      context.fillText(cut(context, lanes[index]?.name ?? "", area.left - 10), 4, y);
-    }
-    if (this.placed.height <= area.height) return;
-    const size = Math.max(20, (area.height * area.height) / this.placed.height);
-    const y = area.top + ((area.height - size) * area.scroll) / (this.placed.height - area.height);
-    context.fillStyle = themeColor("edge");
-    context.fillRect(area.left + area.width + 2, y, 5, size);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {Area} area */
-  drawAxis(context, area) {
-    const zoom = area.width / (area.to - area.from);
-    const bottom = MINI + AXIS;
-    const [from, to] = this.scene.seenBy(this.model);
-    const marks = ticks(Math.max(0, area.from), area.to, Math.floor(area.width / 110), this.model.side.head.clock_hz);
-    drawAxis(context, marks, (cycle) => area.left + (cycle - area.from) * zoom, area, bottom);
-    context.fillStyle = themeColor("faint");
-    context.fillText(cut(context, `${text(to - from, this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
-    context.fillStyle = themeColor("grid");
-    context.fillRect(area.left, area.top - 1, area.width, 1);
-  }
-
-  /** The whole, with the window framed. @param {CanvasRenderingContext2D} context @param {Area} area @param {number} scale */
-  drawMini(context, area, scale) {
-    const { whole, hiddenLanes, from, to } = this.scene;
-    const { pace } = this.model;
-    const width = Math.max(1, Math.round(area.width));
-    const key = [width, scale, this.hiddenKey, [...hiddenLanes].join(), themeColor("ground")].join();
-    if (this.mini?.key !== key) {
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [Math.round(width * scale), Math.round((MINI - 4) * scale)];
-      const pen = canvas.getContext("2d");
-      const all = this.placed.rows.filter(({ place }) => place === 0);
-      const step = Math.max(1, Math.ceil(all.length / (MINI - 4)));
-      const chosen = all.filter((_, index) => index % step === 0);
-      const height = (MINI - 4) / Math.max(1, chosen.length);
-      const rows = chosen.map((row, index) => ({ ...row, top: index * height, height }));
-      if (pen) this.bars.draw(pen, rows, { left: 0, top: 0, width, height: MINI - 4, scroll: 0, scale, from: whole.from * pace, to: whole.to * pace });
-      this.mini = { key, canvas };
-    }
-    context.drawImage(this.mini.canvas, area.left, 0, width, MINI - 4);
-    const zoom = area.width / (whole.to - whole.from);
-    const [x0, x1] = [area.left + (from - whole.from) * zoom, area.left + (to - whole.from) * zoom];
-    context.fillStyle = themeColor("ground");
-    context.globalAlpha = 0.6;
-    context.fillRect(area.left, 0, x0 - area.left, MINI - 4);
-    context.fillRect(x1, 0, area.left + area.width - x1, MINI - 4);
-    context.globalAlpha = 1;
-    context.strokeStyle = themeColor("focus");
-    context.lineWidth = 2;
-    context.strokeRect(x0, 1, Math.max(2, x1 - x0), MINI - 6);
-    context.font = FONT;
-    context.textBaseline = "middle";
-    context.fillStyle = themeColor("faint");
-    context.fillText(cut(context, "whole", area.left - 10), 4, MINI / 2);
-  }
-
-  /** @param {number} x CSS pixels @returns {number} */
-  cycleAt(x) {
-    const { left, width, from, to } = this.area;
-    return from + ((x - left) / width) * (to - from);
-  }
-
-  /**
-   * What is at a place.
-   * @param {number} x @param {number} y CSS pixels
-   * @returns {{lane: import("./model.js").Lane, row: number, next: number, cycle: number} | null} row: the event, -1 for none; next: the event behind a gap
-   */
-  hit(x, y) {
-    const { area } = this;
-    if (x < area.left || x > area.left + area.width || y < area.top) return null;
-    const wanted = y - area.top + area.scroll;
-    const rows = this.placed.rows;
-    const row = rows.find(({ top, height, place, lane }) => wanted >= top - (place === 0 && lane.kind === "ipu" ? this.placed.runs : 0) && wanted < top + height);
-    const track = row?.lane.tracks[row.place];
-    if (!row || !track) return null;
-    const cycle = this.cycleAt(x);
-    const size = track.start.length;
-    const place = lowerBound(track.end, 0, size, cycle + 1e-9);
-    const best = nearest(track.start, track.end, cycle, ((area.to - area.from) / area.width) * NEAR);
-    const next = place > 0 && place < size ? rowAt(track, place) : -1;
-    return { lane: row.lane, row: best < 0 ? -1 : rowAt(track, best), next, cycle };
-  }
-
-  /** The name of a lane that may have no room, or is cut. @param {number} y @returns {string | null} */
-  laneWords(y) {
-    if (y < this.top) return null;
-    const near = [...this.places()].find(([, { top, bottom }]) => y >= top && y < bottom + 1);
-    const lane = near && this.model.lanes[near[0]];
-    return lane ? `${lane.name}: ${plural(lane.end - lane.begin, "event")}` : null;
-  }
-
-  /** @param {number} x @param {number} y @returns {string | null} */
-  describe(x, y) {
-    const { model, layouts } = this;
-    if (y < MINI) return "the whole recording: press or drag to move the window";
-    if (x < this.area.left) return this.laneWords(y);
-    const found = this.hit(x, y);
-    if (!found) return null;
-    if (found.row < 0) return found.next < 0 ? null : waitWords(model, found.next);
-    const over = found.lane.kind === "ipu" ? layoutOver(model, layouts, found.row, found.cycle) : -1;
-    const parts = [eventWords(model, found.row)];
-    if (over >= 0) {
-      const begin = at(model.start, over);
-      const [index, behind] = layouts.range(at(model.layout, over), found.cycle - begin, found.cycle - begin + 1);
-      if (index < behind) {
-        const span = layouts.span(index, begin);
-        const { leaf } = span;
-        const times = span.times > 1 ? `, ${count(span.times)} times` : "";
-        parts.push(`step: ${called(model.kinds[span.kind] ?? "", leaf?.name ?? "")}${times}, ${exact(span.to - span.from, model.side.cycles)}`);
-        if (leaf) parts.push([leaf.scope, leaf.line].filter(Boolean).join(" · "));
-      }
-    }
-    return parts.join("\n");
-  }
-
-  /** @param {number} x @param {number} y @param {PointerEvent} event */
-  press(x, y, event) {
-    const part = y < MINI ? "mini" : y < this.top || event.shiftKey ? "range" : "lanes";
-    this.pressed = { x, y, from: this.scene.from, to: this.scene.to, scroll: this.scroll, part, moved: false };
-    if (part === "mini") this.drag(x, y);
-  }
-
-  /** @param {number} x @param {number} y */
-  drag(x, y) {
-    const { pressed, scene, area } = this;
-    if (!pressed) return;
-    if (Math.abs(x - pressed.x) + Math.abs(y - pressed.y) > 3) pressed.moved = true;
-    if (pressed.part === "mini") {
-      const middle = scene.whole.from + ((x - area.left) / area.width) * (scene.whole.to - scene.whole.from);
-      const half = (pressed.to - pressed.from) / 2;
-      scene.show(middle - half, middle + half);
-    } else if (pressed.moved && pressed.part === "range") {
-      scene.measure(this.model, this.cycleAt(pressed.x), this.cycleAt(x));
-    } else if (pressed.moved) {
-      const by = ((pressed.x - x) / area.width) * (pressed.to - pressed.from);
-      this.scroll = pressed.scroll + pressed.y - y;
-      scene.show(pressed.from + by, pressed.to + by);
+/** The steps in runs that have room. @param {Model} model @param {Layouts} layouts @param {Track} track @param {number} from @param {number} to @param {number} pixels @returns {import("../../core/rows.js").Inner[]} */
+function stepsIn(model, layouts, track, from, to, pixels) {
+  const [size, zoom] = [track.end.length, pixels / (to - from)];
+  const first = lowerBound(track.end, 0, size, from);
+  const behind = lowerBound(track.start, first, size, to);
+  /** @type {import("../../core/rows.js").Inner[]} */
+  const found = [];
+  if ((behind - first) * WIDE > pixels) return found;
+  // The event that begins a layout may lie up to two events before the window: the layout goes over it.
+  for (let place = Math.max(0, first - 2); place < behind; place++) {
+    const layout = at(model.layout, track.first + place);
+    if (layout < 0 || layouts.length(layout) * zoom < WIDE) continue;
+    const begin = at(track.start, place);
+    const [low, high] = layouts.range(layout, from - begin, to - begin);
+    const [left, right] = [Math.max(from, begin), Math.min(to, begin + layouts.length(layout))];
+    if (high - low > (right - left) * zoom) continue;
+    for (let index = low; index < high; index++) {
+      const { leaf, ...span } = layouts.span(index, begin);
+      found.push({ ...span, text: called(model.kinds[span.kind] ?? "", leaf ? partsOf(leaf.scope).pop() || leaf.name : "") });
     }
   }
+  return found;
+}
 
-  /** @param {number} x @param {number} y */
-  release(x, y) {
-    const { pressed, scene, model } = this;
-    this.pressed = null;
-    if (!pressed || pressed.moved || pressed.part !== "lanes") return;
-    const found = this.hit(x, y);
-    const row = found ? (found.row >= 0 ? found.row : found.next) : -1;
-    if (row >= 0) {
-      scene.select(model, row);
-      this.figure.say(eventWords(model, row));
-    } else scene.clear();
-  }
+/** The step at a cycle of an event, in words. @param {Model} model @param {Layouts} layouts @param {number} row @param {number} cycle @returns {string[]} */
+function stepWords(model, layouts, row, cycle) {
+  const over = layoutOver(model, layouts, row, cycle);
+  const begin = over < 0 ? 0 : at(model.start, over);
+  const [index, behind] = over < 0 ? [0, 0] : layouts.range(at(model.layout, over), cycle - begin, cycle - begin + 1);
+  if (index >= behind) return [];
+  const { leaf, kind, times, from, to } = layouts.span(index, begin);
+  const step = `step: ${called(model.kinds[kind] ?? "", leaf?.name ?? "")}${times > 1 ? `, ${count(times)} times` : ""}, ${exact(to - from, "cycles")}`;
+  return [step, ...(leaf ? [[leaf.scope, leaf.line].filter(Boolean).join(" · ")] : [])];
+}
 
-  /** The wheel alone scrolls lanes. @param {number} x @param {number} delta @param {WheelEvent} event */
-  wheel(x, delta, event) {
-    if (windowWheel(this.scene, this.cycleAt(x) / this.model.pace, delta, event)) return true;
-    const before = this.scroll;
-    this.scroll += delta;
-    this.areaOf(this.area.left + this.area.width + 8);
-    this.figure.redraw();
-    return this.scroll !== before;
+/** The keys that are not those of all pictures of bars. @param {Model} model @param {Scene} scene @param {string} key @returns {string | undefined} */
+function press(model, scene, key) {
+  const { selected } = scene;
+  const choose = (/** @type {number} */ row, /** @type {string} */ before) => {
+    scene.select(row);
+    return before + eventWords(model, row);
+  };
+  const whole = selected < 0 ? -1 : model.wholeOf(selected);
+  const [cause, effects] = selected < 0 ? [-1, []] : [at(model.cause, selected), model.causedBy(selected)];
+  switch (key.length === 1 ? key.toLowerCase() : key) {
+    case "c":
+      if (selected < 0) return "no event is selected";
+      if (whole >= 0) return choose(whole, "Part of: ");
+      return cause >= 0 ? choose(cause, "Its cause: ") : cause === -1 ? "nothing in the recording decided when it began" : "its cause is not on this page";
+    case "e":
+      if (selected < 0) return "no event is selected";
+      return effects.length ? choose(at(effects, 0), `First of ${count(effects.length)} that it decided: `) : "it decided the start of no event";
+    case "[":
+    case "]": {
+      const { path } = model;
+      if (!path.length) return "there is no critical path";
+      const place = path.indexOf(selected);
+      const next = place < 0 ? (key === "]" ? 0 : path.length - 1) : place + (key === "]" ? 1 : -1);
+      if (next < 0 || next >= path.length) return key === "]" ? "the critical path ends here" : "the critical path begins here";
+      return choose(at(path, next), `${count(next + 1)} of ${count(path.length)} on the critical path: `);
+    }
+    case "p":
+      scene.path = !scene.path;
+      scene.changed("shown");
+      return scene.path ? "critical path shown" : "critical path hidden";
+    case "Escape":
+      scene.select(-1);
+      return "nothing is selected";
+    default:
+      return undefined;
   }
 }

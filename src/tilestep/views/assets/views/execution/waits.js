@@ -3,7 +3,6 @@
 import { h, replace } from "../../core/dom.js";
 import { count } from "../../core/format.js";
 import { at } from "../../core/lanes.js";
-import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { UNKNOWN_CAUSE } from "./model.js";
@@ -23,7 +22,7 @@ function order({ lanes }) {
 }
 
 /** All waits of a recording by lane and reason. @param {Model} model @returns {Wait[]} */
-export function waitsOf(model) {
+function waitsOf(model) {
   const [lanes, of, kinds, programs] = ["wait_lane", "wait_of", "wait_kind", "wait_program"].map((name) => model.column(name));
   const [times, cycles, longest] = ["wait_times", "wait_cycles", "wait_longest"].map((name) => model.column(name));
   if (!lanes || !of || !kinds || !programs || !times || !cycles || !longest) return [];
@@ -60,53 +59,42 @@ function byLane(model, waits) {
   return [...found.values()].sort((a, b) => order(model)(a, b) || b.unkept - a.unkept);
 }
 
-/** How much of their time the waits are of, if events are missing. @param {Model[]} models @returns {HTMLElement[]} */
-function covered(models) {
-  return models.flatMap(({ lanes, side }) => {
-    const [unkept, span] = [lanes.reduce((sum, lane) => sum + lane.unkept, 0), lanes.reduce((sum, lane) => sum + lane.span, 0)];
-    if (!unkept) return [];
-    return [h("p", {}, models.length > 1 ? `${side.name.toUpperCase()}: ` : "", "These waits are of ", valueOf((span - unkept) / span, "share", "execution.unkept"), " of the lanes' time. In the rest, ",
-      valueOf(unkept, side.cycles, "execution.unkept"), " of all lanes together, runs took place whose events were not kept: nobody knows what of it was a wait.")];
-  });
+/** How much of their time the waits are of, if events are missing. @param {Model} model @returns {HTMLElement[]} */
+function covered({ lanes }) {
+  const [unkept, span] = [lanes.reduce((sum, lane) => sum + lane.unkept, 0), lanes.reduce((sum, lane) => sum + lane.span, 0)];
+  if (!unkept) return [];
+  return [
+    h("p", {}, "These waits are of ", valueOf((span - unkept) / span, "share", "execution.unkept"), " of the lanes' time. In the rest, ",
+      valueOf(unkept, "cycles", "execution.unkept"), " of all lanes together, runs took place whose events were not kept: nobody knows what of it was a wait."),
+  ];
 }
 
-/** @param {Model[]} models @returns {HTMLElement[]} */
-export function waitsSection(models) {
-  const sides = models.map(({ side }) => side);
-  const all = models.map((model) => ({ name: model.side.name, rows: waitsOf(model) }));
-  const place = h("div", {});
-  const title = h("h3", {});
+/** @param {Model} model @returns {HTMLElement[]} */
+export function waitsSection(model) {
+  const all = waitsOf(model);
+  const [place, title] = [h("div", {}), h("h3", {})];
   const every = h("button", { type: "button", onclick: () => chosen(null) }, "Show all lanes");
   /** @param {string | null} lane */
   const chosen = (lane) => {
     title.textContent = lane === null ? "Waits of all lanes by reason" : `Waits of ${lane} by reason`;
     every.hidden = lane === null;
-    const rows = joined(
-      all.map(({ name, rows: of }) => ({ name, rows: of.filter((wait) => lane === null || wait.name === lane) })),
-      (wait) => `${wait.name}\n${wait.reason}`,
-    );
-    replace(place, reasons(sides, rows));
+    replace(place, reasons(all.filter((wait) => lane === null || wait.name === lane)));
   };
-  const lanes = joined(all.map(({ name, rows }, index) => ({ name, rows: byLane(/** @type {Model} */ (models[index]), rows) })), (wait) => wait.name);
-  const some = models.some((model) => model.lanes.some(({ unkept }) => unkept));
+  const lanes = byLane(model, all);
+  const left = model.json.waits_left_out;
   chosen(null);
-  const left = models.reduce((sum, { json }) => sum + json.waits_left_out, 0);
+  /** @type {import("../../core/table.js").Column<LaneWaits>[]} */
+  const unkept = model.lanes.some((lane) => lane.unkept) ? [{ name: "not recorded", unit: "cycles", origin: "execution.unkept", of: (wait) => wait.unkept }] : [];
   return [
     h("h2", {}, "Why lanes wait"),
     h("p", { class: "note" }, "A lane waits between two of its events. Open a lane to see its reasons alone."),
-    ...covered(models),
+    ...covered(model),
     table({
       label: "waits by lane",
       rows: lanes,
       empty: "no lane waited",
-      open: (pair) => chosen(either((/** @type {LaneWaits} */ wait) => wait.name)(pair)),
-      columns: [
-        { name: "lane", of: either((wait) => wait.name) },
-        ...columnsOf(sides, { name: "waited", unit: "cycles", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.cycles }),
-        ...columnsOf(sides, { name: "waits", unit: "count", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.times }),
-        ...(some ? columnsOf(sides, { name: "not recorded", unit: "cycles", origin: "execution.unkept", of: (/** @type {LaneWaits} */ wait) => wait.unkept }) : []),
-        { name: "mostly because", of: either((wait) => wait.reason || null) },
-      ],
+      open: ({ name }) => chosen(name),
+      columns: [{ name: "lane", of: ({ name }) => name }, ...FIGURES.slice(0, 2), ...unkept, { name: "mostly because", of: ({ reason }) => reason || null }],
     }),
     title,
     every,
@@ -115,19 +103,15 @@ export function waitsSection(models) {
   ];
 }
 
-/** @param {import("../../core/page.js").Side[]} sides @param {import("../../core/pairs.js").Pair<Wait>[]} rows @returns {HTMLElement} */
-function reasons(sides, rows) {
-  return table({
-    label: "waits by lane and reason",
-    rows,
-    filter: true,
-    empty: "no lane waited",
-    columns: [
-      { name: "lane", of: either((wait) => wait.name) },
-      { name: "reason", of: either((wait) => wait.reason) },
-      ...columnsOf(sides, { name: "waited", unit: "cycles", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.cycles }),
-      ...columnsOf(sides, { name: "waits", unit: "count", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.times }),
-      ...columnsOf(sides, { name: "longest", unit: "cycles", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.longest }),
-    ],
-  });
+/** @type {import("../../core/table.js").Column<Wait>[]} */
+const FIGURES = [
+  { name: "waited", unit: "cycles", origin: "execution.waits", of: ({ cycles }) => cycles },
+  { name: "waits", unit: "count", origin: "execution.waits", of: ({ times }) => times },
+  { name: "longest", unit: "cycles", origin: "execution.waits", of: ({ longest }) => longest },
+];
+
+/** @param {Wait[]} rows @returns {HTMLElement} */
+function reasons(rows) {
+  const columns = [{ name: "lane", of: (/** @type {Wait} */ { name }) => name }, { name: "reason", of: (/** @type {Wait} */ { reason }) => reason }, ...FIGURES];
+  return table({ label: "waits by lane and reason", rows, filter: true, empty: "no lane waited", columns });
 }

@@ -21,10 +21,10 @@ export function whenSettled(scene, action) {
 }
 
 /** Rows of the events in the window that are not filtered away, by lane and time; ~row: the gap before an event, which lacks some. @param {Model} model @param {Scene} scene @returns {number[]} */
-export function shownEvents(model, scene) {
+function shownEvents(model, scene) {
   /** @type {number[]} */
   const rows = [];
-  const { from, to } = scene.windowOf(model);
+  const { from, to } = scene;
   const hidden = model.kinds.map((kind) => scene.hiddenKinds.has(kind));
   for (const lane of model.lanes) {
     if (scene.hiddenLanes.has(lane.kind)) continue;
@@ -68,7 +68,7 @@ export function windowTable(model, scene) {
 }
 
 /** Events as rows, and gaps that lack events as ~row of the event behind them; opening one selects it. @param {Model} model @param {Scene} scene @param {number[]} rows @param {string} label @returns {HTMLElement} */
-export function eventsTable(model, scene, rows, label) {
+function eventsTable(model, scene, rows, label) {
   /** @template T @param {number} row @param {(row: number) => T} of @returns {T | null} */
   const ofEvent = (row, of) => (row < 0 ? null : of(row));
   /** @param {number} row */
@@ -80,16 +80,16 @@ export function eventsTable(model, scene, rows, label) {
     rows,
     filter: true,
     empty: "no event is in this window",
-    open: (row) => scene.select(model, row < 0 ? ~row : row),
+    open: (row) => scene.select(row < 0 ? ~row : row),
     columns: [
       { name: "lane", of: (row) => model.laneOf(row < 0 ? ~row : row).name },
       { name: "kind", of: (row) => kindWords(row < 0 ? "unkept" : model.kindOf(row)) },
       { name: "program", of: (row) => ofEvent(row, (event) => model.programLabel(at(model.program, event))) },
       { name: "run", unit: "count", origin: "execution.runs", of: (row) => ofEvent(row, (event) => (at(model.run, event) < 0 ? null : at(model.run, event))) },
       { name: "task", of: (row) => ofEvent(row, (event) => model.textOfRun("task", at(model.run, event)) || null) },
-      { name: "from", unit: model.side.cycles, origin: "execution.cycle", of: begin },
-      { name: "to", unit: model.side.cycles, origin: "execution.cycle", of: end },
-      { name: "time", unit: model.side.cycles, origin: "execution.duration", of: (row) => end(row) - begin(row) },
+      { name: "from", unit: "cycles", origin: "execution.cycle", of: begin },
+      { name: "to", unit: "cycles", origin: "execution.cycle", of: end },
+      { name: "time", unit: "cycles", origin: "execution.duration", of: (row) => end(row) - begin(row) },
     ],
   });
 }

@@ -12,7 +12,7 @@ export function eventWords(model, row) {
   const task = model.textOfRun("task", run);
   const microbatch = model.ofRun("microbatch", run);
   const details = [run >= 0 ? `run ${count(run)}` : "", task, microbatch >= 0 ? `microbatch ${microbatch}` : ""].filter(Boolean).join(", ");
-  return `${model.words(row)} on ${model.laneOf(row).name}, ${text(to - from, model.side.cycles)} (${exact(to - from, model.side.cycles)}), `
+  return `${model.words(row)} on ${model.laneOf(row).name}, ${text(to - from, "cycles")} (${exact(to - from, "cycles")}), `
     + `from cycle ${count(from)} to ${count(to)}${details ? `; ${details}` : ""}`;
 }
 
@@ -23,6 +23,6 @@ export function waitWords(model, next) {
   for (let row = next - 1; row >= lane.begin && row > next - 64; row--) clock = Math.max(clock, at(model.end, row));
   const cycles = at(model.start, next) - clock;
   if (clock < 0 || cycles <= 0) return eventWords(model, next);
-  if (at(model.hole, next)) return `${lane.name}, ${text(cycles, model.side.cycles)} (${exact(cycles, model.side.cycles)}) not recorded: ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
-  return `${lane.name} waits ${text(cycles, model.side.cycles)} (${exact(cycles, model.side.cycles)}): ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
+  if (at(model.hole, next)) return `${lane.name}, ${text(cycles, "cycles")} (${exact(cycles, "cycles")}) not recorded: ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
+  return `${lane.name} waits ${text(cycles, "cycles")} (${exact(cycles, "cycles")}): ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
 }

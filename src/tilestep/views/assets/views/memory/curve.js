@@ -6,12 +6,11 @@ import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { below, boxOf, bytesAxis, depthOf, drawLoops, label, limit, line, loopAt, LOOPS } from "./axes.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
-import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
+import { LIVENESS, ORDER, PARTS, stepWords } from "./model.js";
 
-/** @import { Pair, Program, Detail } from "./model.js" */
+/** @import { Known } from "./model.js" */
 /** @import { Selection } from "./select.js" */
 /** @import { Hatch } from "../../core/colors.js" */
-/** @typedef {Program & {detail: Detail}} Known */
 /** @typedef {{words: string, color: string, hatch: Hatch, bytes: ArrayLike<number>}} Area bytes by tick */
 /**
  * What one program's picture shows.
@@ -49,13 +48,11 @@ export function curveOf({ detail, sram }, tile, byCategory) {
 
 /**
  * @param {Known} program whose picture it is
- * @param {Pair} pair
  * @param {Selection} selection
- * @param {() => {curve: Curve, other: Curve | null, high: number, mark: number | null}} shown other: of the other recording, as a line
- * @param {(tick: number) => void} setMark
+ * @param {() => {curve: Curve, high: number}} shown high: bytes at the upper edge
  * @returns {import("../../core/figure.js").FigureHandle}
  */
-export function curveFigure(program, pair, selection, shown, setMark) {
+export function curveFigure(program, selection, shown) {
   const { detail } = program;
   const { memory } = detail;
   const depth = depthOf(detail);
@@ -67,59 +64,52 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   const words = (/** @type {number} */ tick) => {
     const { curve } = shown();
     const parts = curve.areas.map((area) => `${area.words}: ${plural(at(area.bytes, tick), "byte")}`);
-    return `${prefix(program, pair)}${stepWords(detail, tick)}, ${curve.where}: ${plural(at(curve.total, tick), "byte")}, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
+    return `${stepWords(detail, tick)}, ${curve.where}: ${plural(at(curve.total, tick), "byte")}, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
   };
   return figure({
-    label: `${prefix(program, pair)}memory of ${program.facts.label} at each step`,
+    label: `memory of ${program.facts.label} at each step`,
     height: 320 + depth * LOOPS,
-    keys: "left and right choose a step, with Shift ten at once; PageUp and PageDown go a tenth, Home and End to the ends, p to the peak; m or a click with Shift marks a second step; + and − show fewer or more steps, 0 all",
+    keys: "left and right choose a step, with Shift ten at once; PageUp and PageDown go a tenth, Home and End to the ends, p to the peak; + and − show fewer or more steps, 0 all",
     draw(drawing) {
       const { context } = drawing;
-      const { curve, other, high, mark } = shown();
+      const { curve, high } = shown();
       box = boxOf(drawing, 24 + depth * LOOPS);
       const yOf = (/** @type {number} */ size) => box.bottom - (size / high) * (box.bottom - box.top);
       bytesAxis(context, box, high);
       const columns = columnsOf(curve.total);
       areas(context, curve, columns, yOf);
-      if (other) outline(context, other, columnsOf(other.total), yOf);
       below(context, box, selection.from, selection.to, "step");
       drawLoops(context, detail, box, xOf, depth);
       if (curve.room <= high) room(context, curve, yOf(curve.room));
-      if (mark !== null) upright(context, Math.min(mark, memory.numTicks - 1), true, `marked: step ${count(Math.min(mark, memory.numTicks - 1))}`, box.bottom - 12);
-      const tick = selection.tick(detail);
-      upright(context, tick, false, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top - 11);
+      const { tick } = selection;
+      upright(context, tick, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top - 11);
       top(context, curve, yOf); // last: lines and words must not hide it
     },
     describe(x, y) {
       if (!isIn(x)) return null;
       return loopAt(detail, tickAt(x), y) ?? (y >= box.top && y <= box.bottom ? words(tickAt(x)) : null);
     },
-    onPress(x, _, event) {
-      if (!isIn(x)) return;
-      if (event.shiftKey) setMark(tickAt(x));
-      else selection.choose({ tick: tickAt(x) });
-    },
-    onDrag(x, _, event) {
-      if (isIn(x) && !event.shiftKey) selection.choose({ tick: tickAt(x) });
-    },
+    onPress: choose,
+    onDrag: choose,
     onWheel(x, _, delta) {
       if (!isIn(x) || selection.ticks <= 8) return false;
       selection.zoomAround(tickAt(x), delta > 0 ? 1.25 : 0.8);
       return true;
     },
     onKey(key, event) {
-      if (key === "m") {
-        setMark(selection.tick(detail));
-        return `step ${count(selection.tick(detail))} is marked`;
-      }
       if (key === "p") {
         selection.choose({ tick: shown().curve.top });
-        selection.reveal(selection.tick(detail));
-      } else if (!selection.press(key, event, detail)) return undefined;
-      return words(selection.tick(detail));
+        selection.reveal(selection.tick);
+      } else if (!selection.press(key, event)) return undefined;
+      return words(selection.tick);
     },
     table: () => rowsOf(program, shown().curve, selection),
   });
+
+  /** @param {number} x */
+  function choose(x) {
+    if (isIn(x)) selection.choose({ tick: tickAt(x) });
+  }
 
   /** For each column of pixels the step that it shows: the fullest of those that it stands for. @param {Float64Array} total @returns {{x0: number, x1: number, tick: number}[]} */
   function columnsOf(total) {
@@ -164,25 +154,6 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     }
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {{x0: number, x1: number, tick: number}[]} columns @param {(size: number) => number} yOf */
-  function outline(context, curve, columns, yOf) {
-    for (const [width, color, dash] of /** @type {[number, string, number[]][]} */ ([[4, themeColor("ground"), []], [2, themeColor("ink"), [7, 4]]])) {
-      context.beginPath();
-      columns.forEach(({ x0, x1, tick }, index) => {
-        const y = yOf(at(curve.total, tick));
-        if (index === 0) context.moveTo(x0, y);
-        context.lineTo(x0, y);
-        context.lineTo(x1, y);
-      });
-      context.strokeStyle = color;
-      context.lineWidth = width;
-      context.setLineDash(dash);
-      context.stroke();
-    }
-    context.setLineDash([]);
-    context.lineWidth = 1;
-  }
-
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {number} y */
   function room(context, curve, y) {
     limit(context, box, y, `${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`);
@@ -203,15 +174,13 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     context.stroke();
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {number} tick @param {boolean} dashed @param {string} text @param {number} y */
-  function upright(context, tick, dashed, text, y) {
+  /** @param {CanvasRenderingContext2D} context @param {number} tick @param {string} text @param {number} y */
+  function upright(context, tick, text, y) {
     const x = xOf(tick + 0.5);
     if (x < box.left || x > box.right) return;
     context.strokeStyle = themeColor("ink");
     context.lineWidth = 2;
-    context.setLineDash(dashed ? [4, 3] : []);
     line(context, x, box.top, x, box.bottom);
-    context.setLineDash([]);
     context.lineWidth = 1;
     label(context, box, text, x, y);
   }

@@ -6,12 +6,10 @@ import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { at, holds, lives } from "./lives.js";
-import { prefix } from "./model.js";
 import { without } from "./peaks.js";
-import { categoryOf, lineLink, lineOf, long, nameOf, stepName } from "./values.js";
+import { categoryOf, columnsOf, lineLink, long, stepName } from "./values.js";
 
-/** @import { Pair } from "./model.js" */
-/** @import { Known } from "./values.js" */
+/** @import { Known } from "./model.js" */
 /** @typedef {{name: string, all: number[], here: number[]}} Group values of one kind or line, and those of them on the fullest tile at the peak */
 /** @typedef {Group & {life: number, there: number, then: import("./peaks.js").Peak}} Row life: the largest of them. there: bytes on that tile at the peak. then: the peak without all of them */
 
@@ -22,15 +20,15 @@ const LAYERS = /(?<!^args\[)(?<=[a-z]_|\[|\['|\/|\.)\d+(?=[\]/)'.]|$)/gi;
 
 /**
  * Whether there is room, and the values on the fullest tile at the peak by kind, with the peak that is left without each.
- * @param {Known} program @param {Pair} pair @param {(pair: import("./values.js").ValuePair) => void} open
+ * @param {Known} program @param {(life: number) => void} open
  * @returns {HTMLElement[]}
  */
-export function freeing(program, pair, open) {
+export function freeing(program, open) {
   const { detail } = program;
   const { memory, peak } = detail;
   const all = Array.from(memory.first, (_, life) => life);
   const here = all.filter((life) => lives(memory, life, peak.tick) && holds(memory, life, peak.tile) && at(memory.tileBytes, life) > 0);
-  const value = (/** @type {Row} */ { life }) => ({ program, life });
+  const { category, line } = columnsOf(program);
   const kinds = rowsOf(program, groups(all, here, (life) => kindOf(program, life)).map((group) => ({ ...group, name: kindWords(program, group.all) })), MOST_KINDS);
   const lines = rowsOf(program, groups(all, here, (life) => detail.lines[life] ?? "").filter(({ name }) => name), MOST_LINES);
   const temporary = at(memory.temporary, peak.tick);
@@ -38,31 +36,30 @@ export function freeing(program, pair, open) {
     ? `The step itself needs ${bytes(temporary)} on each tile, for operands from other tiles, partial sums and the like: no value's end frees that.`
     : "The step itself needs nothing beside its values.";
   const last = (/** @type {Row} */ row) => row.all.reduce((found, life) => Math.max(found, at(memory.last, life)), 0);
-  const before = prefix(program, pair);
   return [
-    whatToDo(program, pair, kinds),
-    h("p", { class: "note" }, `${before}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Those of one size that differ by the number of a layer alone are one row. Without them another step or tile may be the fullest, so the peak falls by less than they have. ${own}`),
+    whatToDo(program, kinds),
+    h("p", { class: "note" }, `On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Those of one size that differ by the number of a layer alone are one row. Without them another step or tile may be the fullest, so the peak falls by less than they have. ${own}`),
     table({
-      label: `${before}who would free the fullest tile`,
+      label: "who would free the fullest tile",
       columns: [
         { name: "value", of: (row) => row.name, cell: (row) => long(row.name) },
         ...figures(program),
-        { name: "category", of: (row) => categoryOf(value(row)) },
-        { name: "line", of: (row) => lineOf(value(row)), cell: (row) => lineLink(lineOf(value(row))) },
+        { name: "category", of: ({ life }) => category.of(life) },
+        { name: "line", of: ({ life }) => line.of(life), cell: ({ life }) => line.cell?.(life) },
         { name: "last used in", unit: "count", origin: "memory.value", of: last, cell: (row) => long(stepName(detail, last(row))) },
         ...then(program),
       ],
       rows: kinds,
       sortBy: 1,
       filter: true,
-      open: (row) => open({ [program.side]: value(row) }),
+      open: ({ life }) => open(life),
       empty: "No value is there: code and the step itself fill the tile.",
     }),
     ...(lines.length
       ? [
-          h("p", { class: "note" }, `${before}All values of a line together: an unrolled loop makes many, and without one of them the next has the peak.`),
+          h("p", { class: "note" }, "All values of a line together: an unrolled loop makes many, and without one of them the next has the peak."),
           table({
-            label: `${before}lines that would free the fullest tile`,
+            label: "lines that would free the fullest tile",
             columns: [{ name: "line", of: (row) => row.name, cell: (row) => lineLink(row.name) }, ...figures(program), ...then(program)],
             rows: lines,
             sortBy: 1,
@@ -97,8 +94,8 @@ function rowsOf({ detail: { memory, runs, fullest } }, found, most) {
 
 /** @param {Known} program @param {number} life @returns {string} */
 function kindOf(program, life) {
-  const value = { program, life };
-  return [nameOf(value).replace(LAYERS, "#"), lineOf(value), categoryOf(value), at(program.detail.sizes, life)].join("\n");
+  const { names, lines, sizes } = program.detail;
+  return [names[life]?.replace(LAYERS, "#"), lines[life], categoryOf(program, life), at(sizes, life)].join("\n");
 }
 
 /** 'jit(step)/LM/Block_0..11/exp', 'args[1][12,23,…,67]'. @param {Known} program @param {number[]} all of one kind @returns {string} */
@@ -133,13 +130,12 @@ function then({ detail }) {
   return [{ name: "then the fullest", of: where, cell: (row) => long(where(row)) }];
 }
 
-/** Whether it fits, what view What to do says of it, and which kind of values frees most. @param {Known} program @param {Pair} pair @param {Row[]} kinds @returns {HTMLElement} */
-function whatToDo(program, pair, kinds) {
+/** Whether it fits, what view What to do says of it, and which kind of values frees most. @param {Known} program @param {Row[]} kinds @returns {HTMLElement} */
+function whatToDo(program, kinds) {
   const { edit, facts, sram, detail: { peak } } = program;
   const [best] = [...kinds].sort((one, other) => one.then.bytes - other.then.bytes);
   const left = sram - Math.max(peak.bytes, facts.group?.bytes ?? 0);
   const said = [
-    prefix(program, pair),
     left < 0 ? `${bytes(-left)} have to be freed. ` : `It fits: nothing has to be freed, ${bytes(left)} of a tile are left. `,
     ...(edit ? ["First, ", h("a", { href: link("findings") }, edit), ". "] : []),
   ];

@@ -18,7 +18,7 @@
 /** Of values, as the recording numbers them. */
 export const CATEGORIES = Object.freeze(["temporary", "resident", "constant", "argument", "result"]);
 /** Of them, those that live all the time: resident values and constants. */
-export const ALWAYS = Object.freeze([1, 2]);
+const ALWAYS = Object.freeze([1, 2]);
 
 /** An element that is there. @param {ArrayLike<number>} column @param {number} index @returns {number} */
 export function at(column, index) {
@@ -102,25 +102,7 @@ export function overTime(memory, tile) {
   return { always, others };
 }
 
-/** Values that take memory at a tick, those of the most bytes on all tiles first. @param {Memory} memory @param {number} tick @returns {number[]} */
+/** Values that take memory at a tick. @param {Memory} memory @param {number} tick @returns {number[]} */
 export function alive(memory, tick) {
-  return bySize(memory, (life) => lives(memory, life, tick));
-}
-
-/**
- * What was born and what is gone between two ticks, in either order of time.
- * @param {Memory} memory @param {number} before @param {number} after @returns {{born: number[], gone: number[], temporary: number}}
- */
-export function difference(memory, before, after) {
-  return {
-    born: bySize(memory, (life) => lives(memory, life, after) && !lives(memory, life, before)),
-    gone: bySize(memory, (life) => lives(memory, life, before) && !lives(memory, life, after)),
-    temporary: at(memory.temporary, after) - at(memory.temporary, before),
-  };
-}
-
-/** @param {Memory} memory @param {(life: number) => boolean} chosen @returns {number[]} */
-function bySize(memory, chosen) {
-  const size = (/** @type {number} */ life) => at(memory.tileBytes, life) * at(memory.tiles, life);
-  return Array.from(memory.first, (_, life) => life).filter(chosen).sort((a, b) => size(b) - size(a) || a - b);
+  return Array.from(memory.first, (_, life) => life).filter((life) => lives(memory, life, tick));
 }

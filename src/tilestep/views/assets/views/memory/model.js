@@ -1,19 +1,17 @@
-/** The programs of the page's recordings with their memory, matched where there are two recordings. */
+/** The programs of a recording with their memory. */
 
 import { count } from "../../core/format.js";
 import { fullest, runsOf } from "./peaks.js";
 
-/** @import { Side, SideName } from "../../core/page.js" */
+/** @import { Side } from "../../core/page.js" */
 /** @import { Memory } from "./lives.js" */
 /** @import { Hatch } from "../../core/colors.js" */
 /**
- * One program of one recording.
- * @typedef {object} Program
- * @property {SideName} side
+ * One program; `detail` is null where the recording has only its peak.
+ * @typedef {object} Facts
  * @property {any} facts its entry in the block, see views/page/sections/memory.py
  * @property {number} sram bytes of a tile
  * @property {string} edit what view What to do says of its memory; '' if nothing
- * @property {Detail | null} detail null: the recording has only its peak
  */
 /**
  * @typedef {object} Detail
@@ -29,7 +27,8 @@ import { fullest, runsOf } from "./peaks.js";
  * @property {import("./peaks.js").Runs} runs worked out at the first use
  * @property {{bytes: Float64Array, tile: Int32Array}} fullest of each tick, likewise
  */
-/** A program of A, of B, or of both. @typedef {{a?: Program, b?: Program}} Pair */
+/** A program in detail. @typedef {Facts & {detail: Detail}} Known */
+/** @typedef {Known | (Facts & {detail: null})} Program */
 
 /** The looks of parts of a tile, those that always live first. @type {Readonly<Record<string, {color: string, hatch: Hatch, words: string}>>} */
 export const PARTS = Object.freeze({
@@ -48,13 +47,12 @@ export const LIVENESS = Object.freeze({
   others: { color: "#E69F00", hatch: "up", words: "not always live: other values, and what the step itself needs" },
 });
 
-/** The programs of one recording, the fullest first. @param {Side} side @returns {Promise<Program[]>} */
+/** The programs of a recording, the fullest first. @param {Side} side @returns {Promise<Program[]>} */
 export async function programsOf(side) {
   const { json, columns } = await side.block("memory");
   const found = side.has("findings") ? (await side.block("findings")).json.found : [];
   const about = (/** @type {any} */ facts) => found.find((/** @type {any} */ { kind, program, edit }) => kind === "memory" && program === facts.row && edit);
   return json.programs.map((/** @type {any} */ facts) => ({
-    side: side.name,
     facts,
     sram: facts.sram_bytes,
     edit: about(facts)?.edit ?? "",
@@ -103,38 +101,9 @@ function detailOf(json, columns, facts) {
   };
 }
 
-/**
- * Programs of A and B that belong together, the fullest first; of one recording each by itself.
- * @param {Side[]} sides
- * @param {import("../../core/page.js").Page} page
- * @returns {Promise<Pair[]>}
- */
-export async function pairsOf(sides, page) {
-  const found = await Promise.all(sides.map(programsOf));
-  if (sides.length === 1) return (found[0] ?? []).map((program) => ({ [program.side]: program }));
-  const [ofA, ofB] = found.map((programs) => new Map(programs.map((program) => [program.facts.row, program])));
-  /** @type {Pair[]} */
-  const pairs = (page.comparison?.programs ?? []).map((/** @type {[number | null, number | null, string]} */ [a, b]) => ({
-    ...(a === null ? {} : { a: ofA?.get(a) }),
-    ...(b === null ? {} : { b: ofB?.get(b) }),
-  }));
-  const most = (/** @type {Pair} */ pair) => Math.max(...members(pair).map((program) => program.facts.peak_bytes ?? -1));
-  return pairs.filter((pair) => members(pair).length).sort((one, other) => most(other) - most(one));
-}
-
-/** The programs of a pair, A's first. @param {Pair} pair @returns {Program[]} */
-export function members(pair) {
-  return [pair.a, pair.b].filter((program) => program !== undefined);
-}
-
-/** Those in detail. @param {Pair} pair @returns {(Program & {detail: Detail})[]} */
-export function detailed(pair) {
-  return /** @type {(Program & {detail: Detail})[]} */ (members(pair).filter((program) => program.detail !== null));
-}
-
-/** 'A: ' where there are two recordings. @param {Program} program @param {Pair} pair @returns {string} */
-export function prefix(program, pair) {
-  return members(pair).length > 1 ? `${program.side.toUpperCase()}: ` : "";
+/** Whether a program is in detail. @param {Program} program @returns {program is Known} */
+export function isKnown(program) {
+  return program.detail !== null;
 }
 
 /** 'step 12, dot.3', or 'step 12 of 32, dot.3'. Steps are counted from 0. @param {Detail} detail @param {number} tick @param {boolean} [ofAll] @returns {string} */

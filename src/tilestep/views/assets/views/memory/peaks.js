@@ -30,7 +30,7 @@ export function runsOf(memory) {
  * @param {number} to behind the last
  * @param {(tick: number, bytes: Float64Array, changed: boolean) => void} visit bytes by run, without what is on all tiles; changed: since the tick before
  */
-export function sweep(memory, runs, from, to, visit) {
+function sweep(memory, runs, from, to, visit) {
   // Inner loops index their arrays themselves: `at` sees arrays of many kinds, which makes it slow.
   const count = runs.tiles.length;
   const bytes = new Float64Array(count);

@@ -3,48 +3,31 @@
 import { h } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
 import { get, number, set } from "../../core/state.js";
-import { detailed, members } from "./model.js";
 
-/** @import { Pair, Detail } from "./model.js" */
+/** @import { Detail, Program } from "./model.js" */
 
-/** The choices within one program, or two that are compared. */
+/** The choices within one program. */
 export class Selection {
-  /** @param {Pair} pair */
-  constructor(pair) {
-    this.programs = detailed(pair);
+  /** @param {Detail} detail */
+  constructor({ memory, peak }) {
+    this.peak = peak;
     /** @type {Set<() => void>} */
     this.listeners = new Set();
-    this.ticks = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTicks));
-    this.tiles = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTiles));
+    this.ticks = memory.numTicks;
+    this.tiles = memory.numTiles;
     const [from, to] = this.within(number("from", 0), number("to", this.ticks));
     this.from = from; // first step that is shown
     this.to = to; // behind the last
   }
 
-  /** The chosen step; null: that of the peak. @returns {number | null} */
-  get chosenTick() {
-    return chosen("tick", this.ticks);
+  /** The chosen step, or that of the peak. @returns {number} */
+  get tick() {
+    return chosen("tick", this.ticks) ?? this.peak.tick;
   }
 
-  /** The chosen tile; null: that of the peak. @returns {number | null} */
-  get chosenTile() {
-    return chosen("tile", this.tiles);
-  }
-
-  /** The chosen step of a program, at most its last. @param {Detail} detail @returns {number} */
-  tick(detail) {
-    return Math.min(this.chosenTick ?? detail.peak.tick, detail.memory.numTicks - 1);
-  }
-
-  /** @param {Detail} detail @returns {number} */
-  tile(detail) {
-    return Math.min(this.chosenTile ?? detail.peak.tile, detail.memory.numTiles - 1);
-  }
-
-  /** The step and tile that keys move from. @returns {{tick: number, tile: number}} */
-  get cursor() {
-    const [first] = this.programs;
-    return first ? { tick: this.chosenTick ?? first.detail.peak.tick, tile: this.chosenTile ?? first.detail.peak.tile } : { tick: 0, tile: 0 };
+  /** The chosen tile, or that of the peak. @returns {number} */
+  get tile() {
+    return chosen("tile", this.tiles) ?? this.peak.tile;
   }
 
   /** @param {{tick?: number | null | undefined, tile?: number | null | undefined}} values null: that of the peak */
@@ -82,11 +65,10 @@ export class Selection {
 
   /**
    * Moves by keys: arrows by one step, with Shift by ten, pages by a tenth.
-   * @param {string} key @param {KeyboardEvent} event @param {Detail} detail from whose step it moves
-   * @returns {boolean} whether the key is one of them
+   * @param {string} key @param {KeyboardEvent} event @returns {boolean} whether the key is one of them
    */
-  press(key, event, detail) {
-    const tick = this.tick(detail);
+  press(key, event) {
+    const { tick } = this;
     const far = event.shiftKey ? 10 : 1;
     const page = Math.max(1, Math.round((this.to - this.from) / 10));
     /** @type {Record<string, number>} */
@@ -96,7 +78,7 @@ export class Selection {
     else if (key === "-") this.zoomAround(tick, 2);
     else if (key === "0") this.zoom(0, this.ticks);
     else return false;
-    this.reveal(this.tick(detail));
+    this.reveal(this.tick);
     return true;
   }
 
@@ -122,45 +104,37 @@ function chosen(key, most) {
   return Number.isInteger(value) && value >= 0 && most > 0 ? Math.min(value, most - 1) : null;
 }
 
-/** Bytes of the fullest tile: of a member of a program group, with the group's other programs. @param {Pair} pair @returns {number} */
-function together(pair) {
-  return Math.max(...members(pair).map(({ facts }) => Math.max(facts.peak_bytes ?? -1, facts.group?.bytes ?? -1)));
+/** Bytes of the fullest tile: of a member of a program group, with the group's other programs. @param {Program} program @returns {number} */
+function together({ facts }) {
+  return Math.max(facts.peak_bytes ?? -1, facts.group?.bytes ?? -1);
 }
 
 /**
  * The field to choose a program, the fullest first, and a place for what is chosen: at first what is fullest with its group.
- * @param {Pair[]} pairs
- * @param {(pair: Pair) => HTMLElement[]} draw
+ * @param {Program[]} programs
+ * @param {(program: Program) => HTMLElement[]} draw
  * @returns {HTMLElement[]}
  */
-export function chooser(pairs, draw) {
+export function chooser(programs, draw) {
   const place = h("div", { class: "program" });
-  const options = pairs.map((pair, index) => h("option", { value: index }, wordsOf(pair)));
-  const field = h("select", { id: "program" }, options);
-  const key = (/** @type {Pair} */ pair) => members(pair).map((program) => `${program.side}${program.facts.row}`).join("");
-  const wanted = get("program");
-  const show = (/** @type {Pair | undefined} */ pair) => place.replaceChildren(...(pair ? draw(pair) : []));
-  const most = Math.max(...pairs.map(together));
-  const found = pairs.findIndex((pair) => key(pair) === wanted || key(pair).split(/(?=[ab])/).includes(wanted) || key(pair) === `a${wanted}`);
-  field.value = String(Math.max(0, found < 0 ? pairs.findIndex((pair) => together(pair) === most) : found));
+  const field = h("select", { id: "program" }, programs.map(({ facts }) => h("option", { value: facts.row }, wordsOf(facts))));
+  const of = (/** @type {string} */ row) => programs.find(({ facts }) => String(facts.row) === row);
+  const show = (/** @type {Program | undefined} */ program) => place.replaceChildren(...(program ? draw(program) : []));
+  const most = Math.max(...programs.map(together));
+  const start = of(get("program")) ?? programs.find((program) => together(program) === most);
+  field.value = String(start?.facts.row);
   field.addEventListener("change", () => {
-    const pair = pairs[Number(field.value)];
-    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, from: null, to: null });
-    show(pair);
+    set({ program: field.value, tick: null, tile: null, from: null, to: null });
+    show(of(field.value));
   });
-  show(pairs[Number(field.value)]);
-  const fullest = pairs.length > 1 ? `${count(pairs.length)} programs, the fullest first` : "";
+  show(start);
+  const fullest = programs.length > 1 ? `${count(programs.length)} programs, the fullest first` : "";
   return [h("div", { class: "controls" }, h("label", {}, "program ", field), h("span", { class: "note" }, fullest)), place];
 }
 
-/** @param {Pair} pair @returns {string} */
-function wordsOf(pair) {
-  const sizes = members(pair).map((program) => (program.facts.peak_bytes === null ? "–" : bytes(program.facts.peak_bytes)));
-  const last = pair.b ?? pair.a;
-  const label = last?.facts.label ?? "";
-  const short = label.length > 80 ? `${label.slice(0, 79)}…` : label;
-  const only = members(pair).length === 1 && pair.b ? " (only B)" : "";
-  return `${short}: ${sizes.join(" and ")}${only}`;
+/** @param {any} facts @returns {string} */
+function wordsOf({ label, peak_bytes: peak }) {
+  return `${label.length > 80 ? `${label.slice(0, 79)}…` : label}: ${peak === null ? "–" : bytes(peak)}`;
 }
 
 /**

@@ -2,32 +2,16 @@
 
 import { h } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
-import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
-import { prefix } from "./model.js";
 
-/** @import { Pair, Program, Detail } from "./model.js" */
-/** @import { Side } from "../../core/page.js" */
-/** @typedef {Program & {detail: Detail}} Known */
-/** A value of a program. @typedef {{program: Known, life: number}} Value */
-/** @typedef {import("../../core/pairs.js").Pair<Value>} ValuePair */
-/** @typedef {import("../../core/table.js").Column<ValuePair>} ValueColumn */
+/** @import { Program, Detail, Known } from "./model.js" */
+/** A column of a table of values, which are numbers. @typedef {import("../../core/table.js").Column<number>} ValueColumn */
 
-/** @param {Value} value @returns {string} */
-export function nameOf({ program, life }) {
-  return program.detail.names[life] ?? "";
-}
-
-/** @param {Value} value @returns {string} */
-export function categoryOf({ program, life }) {
-  return CATEGORIES[at(program.detail.memory.category, life)] ?? "";
-}
-
-/** @param {Value} value @returns {string} */
-export function lineOf({ program, life }) {
-  return program.detail.lines[life] ?? "";
+/** @param {Known} program @param {number} life @returns {string} */
+export function categoryOf({ detail }, life) {
+  return CATEGORIES[at(detail.memory.category, life)] ?? "";
 }
 
 /** 'dot.3 (12)'. @param {Detail} detail @param {number} tick @returns {string} */
@@ -48,68 +32,48 @@ export function lineLink(words) {
   return h("a", { class: "long", href, "data-tip": words.length > 40 ? words : false, onclick: (/** @type {Event} */ event) => event.stopPropagation() }, words);
 }
 
-/** Values of two recordings side by side, by name, line and category. @param {Known[]} programs @param {(program: Known) => number[]} of @returns {ValuePair[]} */
-export function pairedValues(programs, of) {
-  const rows = programs.map((program) => ({ name: program.side, rows: of(program).map((life) => ({ program, life })) }));
-  const [only] = rows;
-  if (only && rows.length === 1) return only.rows.map((value) => ({ [only.name]: value }));
-  return joined(rows, (value) => JSON.stringify([nameOf(value), lineOf(value), categoryOf(value)]));
+/** What is known of a value wherever it stands: its name and category; its bytes on each tile; how many tiles; when it lives, and its line. @param {Known} program @returns {Record<"name" | "category" | "bytes" | "tiles" | "born" | "last" | "line", ValueColumn>} */
+export function columnsOf(program) {
+  const { detail } = program;
+  const { memory } = detail;
+  const figure = { origin: "memory.value" };
+  const name = (/** @type {number} */ life) => detail.names[life] ?? "";
+  const line = (/** @type {number} */ life) => detail.lines[life] ?? "";
+  return {
+    name: { name: "value", of: name, cell: (life) => long(name(life)) },
+    category: { name: "category", of: (life) => categoryOf(program, life) },
+    bytes: { ...figure, name: "on a tile", unit: "bytes", of: (life) => at(memory.tileBytes, life) },
+    tiles: { ...figure, name: "tiles", unit: "count", of: (life) => at(memory.tiles, life) },
+    born: { ...figure, name: "born in", unit: "count", of: (life) => at(memory.first, life), cell: (life) => long(stepName(detail, at(memory.first, life))) },
+    last: { ...figure, name: "last used in", unit: "count", of: (life) => at(memory.last, life), cell: (life) => long(stepName(detail, at(memory.last, life))) },
+    line: { name: "line", of: line, cell: (life) => lineLink(line(life)) },
+  };
 }
 
-/** Columns with words that a value of either recording gives. @param {[string, (value: Value) => string][]} columns @returns {ValueColumn[]} */
-export function wordColumns(columns) {
-  return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => (name === "line" ? lineLink : long)(either(of)(pair)) }));
+/** All values. @param {Known} program @param {(life: number) => void} open @returns {HTMLElement} */
+export function valuesTable(program, open) {
+  const { memory, peak, sizes } = program.detail;
+  const { name, category, bytes, tiles, born, last, line } = columnsOf(program);
+  const atPeak = (/** @type {number} */ life) => (lives(memory, life, peak.tick) && holds(memory, life, peak.tile) ? "yes" : "no");
+  /** @type {ValueColumn} */
+  const whole = { name: "whole array", unit: "bytes", origin: "memory.value", of: (life) => at(sizes, life) };
+  const columns = [name, category, bytes, whole, tiles, born, last, line, { name: "on the fullest tile at the peak", of: atPeak }];
+  return table({ label: "values", columns, rows: Array.from(memory.first, (_, life) => life), sortBy: 2, filter: true, open, empty: "no value takes memory on a tile" });
 }
 
-/**
- * All values.
- * @param {Known[]} programs @param {Side[]} sides @param {(pair: ValuePair) => void} open
- * @returns {HTMLElement}
- */
-export function valuesTable(programs, sides, open) {
-  const rows = pairedValues(programs, (program) => Array.from(program.detail.memory.first, (_, life) => life));
-  const shown = sides.filter((side) => programs.some((program) => program.side === side.name));
-  const atPeak = (/** @type {Value} */ { program: { detail }, life }) =>
-    lives(detail.memory, life, detail.peak.tick) && holds(detail.memory, life, detail.peak.tile) ? "yes" : "no";
-  /** @type {ValueColumn[]} */
-  const columns = [
-    ...wordColumns([["value", nameOf], ["category", categoryOf]]),
-    ...columnsOf(shown, { name: "on a tile", unit: "bytes", origin: "memory.value", of: (/** @type {Value} */ { program, life }) => at(program.detail.memory.tileBytes, life) }),
-    ...columnsOf(shown, { name: "whole array", unit: "bytes", origin: "memory.value", of: ({ program, life }) => at(program.detail.sizes, life) }),
-    ...columnsOf(shown, { name: "tiles", unit: "count", origin: "memory.value", of: ({ program, life }) => at(program.detail.memory.tiles, life) }),
-    ...steps(),
-    ...wordColumns([["line", lineOf], ["on the fullest tile at the peak", atPeak]]),
-  ];
-  return table({ label: "values", columns, rows, sortBy: 2, filter: true, open, empty: "no value takes memory on a tile" });
-}
-
-/** Columns of birth and death: sorted by their steps. @returns {ValueColumn[]} */
-export function steps() {
-  return [
-    step("born in", ({ program, life }) => at(program.detail.memory.first, life)),
-    step("last used in", ({ program, life }) => at(program.detail.memory.last, life)),
-  ];
-}
-
-/** @param {string} name @param {(value: Value) => number} of @returns {ValueColumn} */
-function step(name, of) {
-  const words = either((/** @type {Value} */ value) => stepName(value.program.detail, of(value)));
-  return { name, unit: "count", origin: "memory.value", of: either(of), cell: (pair) => long(words(pair)) };
-}
-
-/** How much larger the batch can be. @param {Program} program @param {Pair} pair @returns {HTMLElement[]} */
-export function roomFor(program, pair) {
+/** How much larger the batch can be. @param {Program} program @returns {HTMLElement[]} */
+export function roomFor(program) {
   const { room, room_why: why } = program.facts;
-  if (!room) return [h("p", { class: "absent" }, `${prefix(program, pair)}${why}`)];
+  if (!room) return [h("p", { class: "absent" }, why)];
   const { batch, most_times: most, least_too_many: tooMany, tried } = room;
   const names = `${room.arguments.join(", ")}${room.arguments_left_out ? ` and ${count(room.arguments_left_out)} more` : ""}`;
   const next = tooMany === null ? "; larger ones were not tried" : tooMany === most + 1 ? `; ${count(batch * tooMany)} does not` : `; ${count(batch * tooMany)} does not fit, and what is between was not tried`;
   const words = `A batch of ${count(batch * most)} fits, ${count(most)} times the ${count(batch)} of now${next}.`;
   return [
-    h("p", { class: "room" }, `${prefix(program, pair)}${words}`),
+    h("p", { class: "room" }, words),
     h("p", { class: "note" }, `The batch is that of ${names}. Each size was planned again from the program's HLO.`),
     table({
-      label: `${prefix(program, pair)}batches that were planned`,
+      label: "batches that were planned",
       columns: [
         { name: "batch", unit: "count", origin: "memory.room", of: (row) => row.batch },
         { name: "times", unit: "count", origin: "memory.room", of: (row) => row.times },
@@ -122,14 +86,14 @@ export function roomFor(program, pair) {
   ];
 }
 
-/** What the program keeps in the host's memory. @param {Program} program @param {Pair} pair @returns {HTMLElement[]} */
-export function hostMemory(program, pair) {
+/** What the program keeps in the host's memory. @param {Program} program @returns {HTMLElement[]} */
+export function hostMemory(program) {
   const { host, host_left_out: more } = program.facts;
   if (!host.length) return [];
   return [
-    h("h3", {}, `${prefix(program, pair)}in pinned_host, which needs no tile`),
+    h("h3", {}, "in pinned_host, which needs no tile"),
     table({
-      label: `${prefix(program, pair)}in pinned_host`,
+      label: "in pinned_host",
       columns: [
         { name: "value", of: (row) => row[0], cell: (row) => long(row[0]) },
         { name: "bytes of one IPU", unit: "bytes", origin: "memory.host", of: (row) => row[1] },

@@ -24,10 +24,9 @@ import { shortScope } from "../steps/read.js";
  * @property {number} host_call
  * @property {number} overhead the part of sync that is fixed cost; -1: unknown
  * @property {number} flops
- * @property {number} exchangeBytes
+ * @property {number} exchange_bytes
  * @property {number} roof row of the roofs that holds for all of it; -1: none
  */
-/** @typedef {{a?: Operation, b?: Operation}} OperationPair */
 /** @typedef {"compute" | "exchange" | "sync" | "overhead" | "collective" | "host_call"} Limit */
 
 /** @type {[Grouping, string][]} */
@@ -77,15 +76,15 @@ function operation(steps, leaves, id) {
     family: one(({ family }) => family, "families"),
     line: one(({ line }) => line?.name ?? "", "lines"),
     executions: sum(() => 1),
-    cycles: sum(({ onceTotal }) => onceTotal),
-    compute: sum(({ once }) => once.compute),
-    exchange: sum(({ once }) => once.exchange),
-    sync: sum(({ once }) => once.sync),
-    collective: sum(({ once }) => once.collective),
-    host_call: sum(({ once }) => once.host_call),
+    cycles: sum(({ once }) => once),
+    compute: sum(({ compute }) => compute),
+    exchange: sum(({ exchange }) => exchange),
+    sync: sum(({ sync }) => sync),
+    collective: sum(({ collective }) => collective),
+    host_call: sum((leaf) => leaf.host_call),
     overhead: leaves.every(({ overhead }) => overhead >= 0) ? sum(({ overhead }) => overhead) : -1,
     flops: sum(({ flops }) => flops),
-    exchangeBytes: sum(({ exchangeBytes }) => exchangeBytes),
+    exchange_bytes: sum((leaf) => leaf.exchange_bytes),
     roof: roofs.size === 1 ? ([...roofs][0] ?? -1) : -1,
   };
 }
@@ -103,8 +102,8 @@ export function peakOf(operation) {
 }
 
 /** Bytes that the busiest tile receives, by the cycles of the exchange. @param {Operation} operation @returns {number | null} */
-export function bytesPerCycle({ exchangeBytes, exchange }) {
-  return exchange && exchangeBytes ? exchangeBytes / exchange : null;
+export function bytesPerCycle({ exchange_bytes: bytes, exchange }) {
+  return exchange && bytes ? bytes / exchange : null;
 }
 
 /** What takes how many cycles of an operation, the most first. @param {Operation} operation @returns {[Limit, number][]} */
@@ -119,45 +118,6 @@ export function limitsOf({ compute, exchange, sync, overhead, collective, host_c
     ["host_call", host_call],
   ];
   return parts.filter(([, cycles]) => cycles > 0).sort((a, b) => b[1] - a[1]);
-}
-
-/**
- * Operations of A and B that belong together: of the same pair of programs, line, scope and family; of the others those of equal scope and
- * family, because lines move when code is put above them. Groups belong together by their key.
- * @param {{name: "a" | "b", rows: Operation[]}[]} sides
- * @param {Map<string, number>} pairOf 'a 3' to the number of a pair of programs
- * @param {Grouping} grouping
- * @returns {OperationPair[]}
- */
-export function pairsOf(sides, pairOf, grouping) {
-  const [first, second] = sides;
-  if (!first) return [];
-  if (!second) return first.rows.map((row) => ({ [first.name]: row }));
-  const program = (/** @type {Operation} */ row, /** @type {string} */ side) => (grouping === "none" ? String(pairOf.get(`${side} ${row.leaves[0]?.program}`)) : "");
-  /** @type {((row: Operation, side: string) => string | null)[]} */
-  const keys =
-    grouping === "none"
-      ? [(row, side) => [program(row, side), row.line, row.scope, row.family].join("\n"), (row, side) => (row.scope ? [program(row, side), row.scope, row.family].join("\n") : null)]
-      : [(row) => row.id];
-  /** @type {OperationPair[]} */
-  const pairs = [];
-  let [left, others] = [first.rows, second.rows];
-  for (const key of keys) {
-    /** @type {Map<string | null, Operation[]>} */
-    const open = new Map();
-    for (const row of others) open.set(key(row, second.name), [...(open.get(key(row, second.name)) ?? []), row]);
-    const taken = new Set();
-    left = left.filter((row) => {
-      const name = key(row, first.name);
-      const found = name === null ? undefined : open.get(name)?.shift();
-      if (!found) return true;
-      taken.add(found);
-      pairs.push({ a: row, b: found });
-      return false;
-    });
-    others = others.filter((row) => !taken.has(row));
-  }
-  return [...pairs, ...left.map((a) => ({ a })), ...others.map((b) => ({ b }))];
 }
 
 /** What an operation is called in a sentence. @param {Operation} operation @param {Grouping} grouping @returns {string} */

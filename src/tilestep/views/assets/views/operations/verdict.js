@@ -21,15 +21,13 @@ const WORDS = Object.freeze({
 /**
  * @param {Operation} operation
  * @param {import("./rows.js").Grouping} grouping
- * @param {boolean} two whether to say of which recording
  * @returns {HTMLElement}
  */
-export function verdict(operation, grouping, two) {
+export function verdict(operation, grouping) {
   const parts = limitsOf(operation);
   const [first, ...rest] = parts;
-  const before = two ? h("strong", {}, `${operation.steps.side.name.toUpperCase()}: `) : null;
   const title = titleOf(operation, grouping);
-  if (!first) return h("p", { class: "verdict" }, before, `${title} takes no time.`);
+  if (!first) return h("p", { class: "verdict" }, `${title} takes no time.`);
   const [limit, cycles] = first;
   const unknown = operation.overhead < 0 && operation.sync > 0;
   const apart = operation.overhead > 0; // the column has both as sync
@@ -39,13 +37,12 @@ export function verdict(operation, grouping, two) {
   return h(
     "p",
     { class: "verdict", "data-limit": limit, "data-cycles": cycles },
-    before,
     `${title} takes `,
-    valueOf(operation.cycles, operation.steps.side.cycles, "steps.cycles"),
+    valueOf(operation.cycles, "cycles", "steps.cycles"),
     ", ",
     valueOf(operation.cycles / operation.steps.cycles, "share", "steps.share"),
     ` of all steps. ${name} it: `,
-    valueOf(cycles, operation.steps.side.cycles, "steps.cycles"),
+    valueOf(cycles, "cycles", "steps.cycles"),
     `, ${share(cycles, operation.cycles)} of it.`,
     others.length ? ` The rest is ${others.join(", ")}.` : null,
     reached(operation),
@@ -75,7 +72,7 @@ function links({ leaves, steps, id }, grouping) {
   const one = leaves.length === 1;
   const line = one || grouping === "line" ? leaf.line : null;
   return [
-    one ? h("a", { href: link("program", { program: `${steps.side.name}${program?.row ?? 0}`, leaf: leaf.number }) }, "see it in the program") : null,
+    one ? h("a", { href: link("program", { program: program?.row ?? 0, leaf: leaf.number }) }, "see it in the program") : null,
     !one && id ? h("a", { href: link("operations", { group: "none", ...(grouping === "family" ? { family: id } : { q: id }) }) }, `see its ${count(leaves.length)} steps`) : null,
     line ? [one || id ? ", " : null, h("a", { href: link("source", { file: line.file, line: line.line }) }, `in the source (${line.name})`)] : null,
   ].flat();

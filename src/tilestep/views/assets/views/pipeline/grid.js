@@ -3,7 +3,7 @@
 import { rowsFigure } from "../../core/rows.js";
 import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { kindLook } from "./looks.js";
+import { kindLook, kindsOf } from "./looks.js";
 import { drawnKind } from "./model.js";
 
 /** @import { Model, Task } from "./model.js" */
@@ -25,12 +25,12 @@ export function gridFigure(model, scene) {
       name: model.deviceName(row),
       from: Float64Array.from(tasks[row] ?? [], ({ slot }) => slot),
       to: Float64Array.from(tasks[row] ?? [], ({ slot, slots }) => slot + slots),
-      look: (bar) => kindLook(drawnKind(task(row, bar))),
+      ...kindsOf((tasks[row] ?? []).map((each) => kindLook(drawnKind(each)))),
       text: (bar) => model.label(task(row, bar)),
       words: (bar) => `${slotsOf(task(row, bar))}: ${model.words(task(row, bar))}`,
     })),
-    select: (row, bar) => scene.choose(model, task(row, bar).place),
-    selected: (row, bar) => scene.isChosen(model, task(row, bar).place),
+    select: (row, bar) => scene.choose(task(row, bar).place),
+    selected: (row, bar) => scene.chosen === task(row, bar).place,
     table: () => gridTable(model, tasks.flat()),
   });
   scene.listeners.add(made.redraw);
@@ -63,7 +63,7 @@ function gridTable(model, rows) {
       { name: "kind", of: drawnKind },
       { name: "stage", unit: "count", origin: "pipeline.count", of: ({ stage }) => stage },
       { name: "microbatch", unit: "count", origin: "pipeline.count", of: ({ microbatch }) => (microbatch < 0 ? null : microbatch) },
-      { name: "its own work", unit: model.side.cycles, origin: "pipeline.own", of: ({ cycles }) => (cycles < 0 ? null : cycles) },
+      { name: "its own work", unit: "cycles", origin: "pipeline.own", of: ({ cycles }) => (cycles < 0 ? null : cycles) },
     ],
   });
 }

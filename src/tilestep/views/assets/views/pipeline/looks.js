@@ -44,3 +44,10 @@ export function groupLook(group) {
   if (group === "ipus") return { ...lookOf("collective"), words: "exchange between IPUs" };
   return { color: "#7A8B99", hatch: "down", words: "programs of no stage" };
 }
+
+/** The looks of a row's bars, each once, with their numbers. @param {Look[]} all @param {boolean[]} [thin] of each bar, whether it is drawn as a line @returns {{kind: Uint8Array, looks: Look[], thin: boolean[]}} */
+export function kindsOf(all, thin = []) {
+  const looks = [...new Map(all.map((look) => [look.words, look])).values()];
+  const kind = Uint8Array.from(all, ({ words }) => looks.findIndex((look) => look.words === words));
+  return { kind, looks, thin: looks.map((_, number) => thin[kind.indexOf(number)] ?? false) };
+}

@@ -6,13 +6,13 @@ import { rowsFigure } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { exact, text } from "../../core/value.js";
 import { drawnKind } from "./model.js";
-import { groupLook, kindLook, waitLook } from "./looks.js";
+import { groupLook, kindLook, kindsOf, waitLook } from "./looks.js";
 
 /** @import { Model, Task } from "./model.js" */
 /** @typedef {{device: number, begin: number, end: number, task: Task | null, group: string, why: string, reason: string}} Bar a wait has a reason */
 
 /** The bars of each device, in order of time. @param {Model} model @returns {Bar[][]} */
-export function barsOf(model) {
+function barsOf(model) {
   const rows = model.devices.map(() => /** @type {Bar[]} */ ([]));
   for (const { device, task, group, begin, end } of model.update.pieces) {
     rows[device]?.push({ device, begin, end, task: model.update.tasks[task] ?? null, group, why: "", reason: "" });
@@ -29,7 +29,7 @@ function lookOfBar(bar) {
 
 /** @param {Model} model @param {Bar} bar @returns {string} */
 function wordsOf(model, bar) {
-  const took = `${text(bar.end - bar.begin, model.side.cycles)} (${exact(bar.end - bar.begin, model.side.cycles)})`;
+  const took = `${text(bar.end - bar.begin, "cycles")} (${exact(bar.end - bar.begin, "cycles")})`;
   if (bar.why) return `${model.deviceName(bar.device)} waits ${took}: ${bar.reason}`;
   const what = bar.group === "own" && bar.task ? model.words(bar.task) : `${groupLook(bar.group).words}${bar.task ? ` for ${model.words(bar.task)}` : ""}`;
   return `${what}\nthis bar: ${took}, from cycle ${count(bar.begin)} of the update`;
@@ -40,26 +40,25 @@ export function timesFigure(model, scene) {
   const bars = barsOf(model);
   const bar = (/** @type {number} */ row, /** @type {number} */ index) => /** @type {Bar} */ (bars[row]?.[index]);
   const made = rowsFigure({
-    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, model.side.cycles)}`,
+    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, "cycles")}`,
     window: scene.cycles,
-    ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz / model.pace),
+    ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz),
     rows: model.devices.map((_, row) => ({
       name: model.deviceName(row),
-      from: Float64Array.from(bars[row] ?? [], ({ begin }) => begin / model.pace),
-      to: Float64Array.from(bars[row] ?? [], ({ end }) => end / model.pace),
-      look: (index) => lookOfBar(bar(row, index)),
+      from: Float64Array.from(bars[row] ?? [], ({ begin }) => begin),
+      to: Float64Array.from(bars[row] ?? [], ({ end }) => end),
+      ...kindsOf((bars[row] ?? []).map(lookOfBar), (bars[row] ?? []).map(({ why }) => why !== "")),
       text: (index) => {
         const { task, group } = bar(row, index);
         return task && group === "own" ? model.label(task) : "";
       },
       words: (index) => wordsOf(model, bar(row, index)),
-      thin: (index) => bar(row, index).why !== "",
     })),
     select: (row, index) => {
       const { task } = bar(row, index);
-      if (task) scene.choose(model, task.place);
+      if (task) scene.choose(task.place);
     },
-    selected: (row, index) => scene.isChosen(model, bar(row, index).task?.place ?? -1),
+    selected: (row, index) => scene.chosen >= 0 && scene.chosen === bar(row, index).task?.place,
     table: () =>
       table({
         label: `what happened in ${model.side.label}`,
@@ -69,9 +68,9 @@ export function timesFigure(model, scene) {
           { name: "device", of: ({ device }) => model.deviceName(device) },
           { name: "task", of: ({ task }) => (task ? model.label(task) : null) },
           { name: "what", of: (each) => (each.why ? each.reason : lookOfBar(each).words) },
-          { name: "from", unit: model.side.cycles, origin: "pipeline.cycle", of: ({ begin }) => begin },
-          { name: "to", unit: model.side.cycles, origin: "pipeline.cycle", of: ({ end }) => end },
-          { name: "time", unit: model.side.cycles, origin: "pipeline.happened", of: ({ begin, end }) => end - begin },
+          { name: "from", unit: "cycles", origin: "pipeline.cycle", of: ({ begin }) => begin },
+          { name: "to", unit: "cycles", origin: "pipeline.cycle", of: ({ end }) => end },
+          { name: "time", unit: "cycles", origin: "pipeline.happened", of: ({ begin, end }) => end - begin },
         ],
       }),
   });

@@ -1,13 +1,11 @@
 /** All figures of one node. */
 
 import { h } from "../../core/dom.js";
-import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
-import { ofSide, valueOf } from "../../core/value.js";
+import { valueOf } from "../../core/value.js";
 import { CYCLE_KINDS, KIND, NAMES } from "../steps/read.js";
-import { either, kindWords } from "./pairs.js";
+import { kindWords } from "./nodes.js";
 
-/** @import { Both } from "./pairs.js" */
 /** @import { Node, Program } from "../steps/read.js" */
 /** @import { Unit } from "../../core/value.js" */
 /** @typedef {{words: string, unit: Unit, origin: string, of: (node: Node, program: Program) => number | null | undefined}} Figure */
@@ -25,20 +23,20 @@ const FIGURES = [
   { words: "trips in all runs", unit: "count", origin: "steps.trips", of: (node, program) => (node.kind === KIND.LOOP && program.runs ? node.times : null) },
   { words: "taken in all runs", unit: "count", origin: "steps.arm", of: (node, program) => (node.kind === KIND.ARM && program.runs && !node.assumed ? node.times : null) },
   { words: "executions in all runs", unit: "count", origin: "steps.executions", of: (node, program) => (node.leaf && program.runs ? node.leaf.executions : null) },
-  { words: "executions in one run", unit: "count", origin: "steps.executions_of_run", of: ({ leaf }) => (leaf ? some(leaf.ofRun) : null) },
-  { words: "time of one execution", unit: "cycles", origin: "steps.once", of: ({ leaf }) => (leaf?.priced ? leaf.onceTotal : null) },
-  ...CYCLE_KINDS.map(([kind, words]) => ({ words: `· ${words}`, unit: /** @type {Unit} */ ("cycles"), origin: "steps.once", of: (/** @type {Node} */ { leaf }) => (leaf ? some(leaf.once[kind]) : null) })),
+  { words: "executions in one run", unit: "count", origin: "steps.executions_of_run", of: ({ leaf }) => (leaf ? some(leaf.of_run) : null) },
+  { words: "time of one execution", unit: "cycles", origin: "steps.once", of: ({ leaf }) => (leaf?.priced ? leaf.once : null) },
+  ...CYCLE_KINDS.map(([kind, words]) => ({ words: `· ${words}`, unit: /** @type {Unit} */ ("cycles"), origin: "steps.once", of: (/** @type {Node} */ { leaf }) => (leaf ? some(leaf[kind]) : null) })),
   { words: "· of it fixed cost", unit: "cycles", origin: "steps.overhead", of: ({ leaf }) => (leaf && leaf.overhead > 0 ? leaf.overhead : null) },
   { words: "flop of one execution", unit: "flops", origin: "steps.flops_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.flops : null) },
   { words: "flop in all runs", unit: "flops", origin: "steps.flops", of: (node, program) => (!node.leaf && program.runs ? some(node.flops) : null) },
-  { words: "exchange bytes of one execution, busiest tile", unit: "bytes", origin: "steps.exchange_bytes_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.exchangeBytes : null) },
-  { words: "temporary, fullest tile", unit: "bytes", origin: "steps.temporary", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.temporary : null) },
-  { words: "code of the codelet", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.codeletBytes) : null) },
-  { words: "code of the exchanges", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.exchangeCodeBytes) : null) },
-  { words: "vertex state", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.vertexStateBytes) : null) },
-  { words: "size on one IPU", unit: "bytes", origin: "steps.size", of: ({ leaf }) => (leaf?.kind === KIND.COLLECTIVE ? leaf.sizeBytes : null) },
-  { words: "to the host", unit: "bytes", origin: "steps.host", of: ({ leaf }) => (leaf?.kind === KIND.HOST_CALL ? leaf.toHost : null) },
-  { words: "from the host", unit: "bytes", origin: "steps.host", of: ({ leaf }) => (leaf?.kind === KIND.HOST_CALL ? leaf.fromHost : null) },
+  { words: "exchange bytes of one execution, busiest tile", unit: "bytes", origin: "steps.exchange_bytes_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.exchange_bytes : null) },
+  { words: "temporary, fullest tile", unit: "bytes", origin: "steps.temporary", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.temporary_tile_bytes : null) },
+  { words: "code of the codelet", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.codelet_bytes) : null) },
+  { words: "code of the exchanges", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.exchange_code_bytes) : null) },
+  { words: "vertex state", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.vertex_state_bytes) : null) },
+  { words: "size on one IPU", unit: "bytes", origin: "steps.size", of: ({ leaf }) => (leaf?.kind === KIND.COLLECTIVE ? leaf.size_bytes : null) },
+  { words: "to the host", unit: "bytes", origin: "steps.host", of: ({ leaf }) => (leaf?.kind === KIND.HOST_CALL ? leaf.to_host : null) },
+  { words: "from the host", unit: "bytes", origin: "steps.host", of: ({ leaf }) => (leaf?.kind === KIND.HOST_CALL ? leaf.from_host : null) },
 ];
 /** @type {Text[]} */
 const TEXTS = [
@@ -51,45 +49,19 @@ const TEXTS = [
   { words: "estimator", of: ({ leaf }) => (leaf?.fallback ? "none of its own: priced by a rough bound" : "") },
 ];
 
-/**
- * @param {Both} node
- * @param {{a?: Program, b?: Program}} pair
- * @returns {HTMLElement[]}
- */
-export function nodePanel(node, pair) {
-  const here = either(node);
-  const two = Boolean(pair.a && pair.b);
-  const place = node.parent?.children.indexOf(node) ?? 0;
-  /** @type {[Node, Program][]} */
-  const of = [];
-  if (node.a && pair.a) of.push([node.a, pair.a]);
-  if (node.b && pair.b) of.push([node.b, pair.b]);
-  const rows = FIGURES.map((figure) => {
-    const at = (/** @type {Node | undefined} */ each, /** @type {Program | undefined} */ program) => (each && program ? (figure.of(each, program) ?? null) : null);
-    const [a, b] = [at(node.a, pair.a), at(node.b, pair.b)];
-    if (a === null && b === null) return null;
-    const cell = (/** @type {number | null} */ value, /** @type {"a" | "b"} */ side) => h("td", { class: "number" }, valueOf(value, ofSide(figure.unit, side), figure.origin));
-    return h("tr", {}, h("th", { scope: "row" }, figure.words), two ? [cell(a, "a"), cell(b, "b"), h("td", { class: "number" }, changeOf(a, b, figure.unit))] : cell(b ?? a, pair.b ? "b" : "a"));
+/** @param {Node} node @param {Program} program @returns {HTMLElement[]} */
+export function nodePanel(node, program) {
+  const { line, leaf, parent } = node;
+  const row = (/** @type {string} */ words, /** @type {string} */ look, /** @type {import("../../core/dom.js").Children} */ shown) => h("tr", {}, h("th", { scope: "row" }, words), h("td", { class: look }, shown));
+  const figures = FIGURES.map(({ words, unit, origin, of }) => {
+    const value = of(node, program) ?? null;
+    return value === null ? null : row(words, "number", valueOf(value, unit, origin));
   });
-  const texts = TEXTS.map((row) => {
-    const said = [...new Set(of.map(([each]) => row.of(each)))].filter(Boolean);
-    return said.length ? h("tr", {}, h("th", { scope: "row" }, row.words), h("td", { class: "long", colspan: two ? 3 : 1 }, said.join(" → "))) : null;
-  });
-  const { line, leaf } = here;
+  const texts = TEXTS.map(({ words, of }) => (of(node) ? row(words, "long", of(node)) : null));
+  const where = line ? row("line", "long", [h("a", { href: link("source", { file: line.file, line: line.line }) }, line.name), line.function ? ` in ${line.function}` : ""]) : null;
   return [
-    h("h2", {}, `${kindWords(here, place)} `, here.kind === KIND.ARM ? null : h("code", {}, here.name)),
-    h(
-      "table",
-      { class: "node-figures" },
-      two ? h("thead", {}, h("tr", {}, h("td", {}), ["A", "B", "B − A"].map((name) => h("th", { scope: "col", class: "number" }, name)))) : null,
-      h(
-        "tbody",
-        {},
-        texts,
-        line ? h("tr", {}, h("th", { scope: "row" }, "line"), h("td", { class: "long", colspan: two ? 3 : 1 }, h("a", { href: link("source", { file: line.file, line: line.line }) }, line.name), line.function ? ` in ${line.function}` : "")) : null,
-        rows,
-      ),
-    ),
-    leaf ? h("p", {}, h("a", { href: link("operations", { group: "none", operation: `${node.b ? "b" : "a"} ${leaf.program} ${leaf.number}` }) }, "What limits it?")) : null,
-  ].filter((part) => part !== null);
+    h("h2", {}, `${kindWords(node, parent?.children.indexOf(node) ?? 0)} `, node.kind === KIND.ARM ? null : h("code", {}, node.name)),
+    h("table", { class: "node-figures" }, h("tbody", {}, texts, where, figures)),
+    ...(leaf ? [h("p", {}, h("a", { href: link("operations", { group: "none", operation: `${leaf.program} ${leaf.number}` }) }, "What limits it?"))] : []),
+  ];
 }

@@ -2,17 +2,15 @@
 
 import { h } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
-import { changeOf, cyclesOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
-import { differenceOf, explained, ofSide, text } from "../../core/value.js";
+import { explained, text } from "../../core/value.js";
 import { marked } from "../source/code.js";
-import { KIND, NAMES, shortScope } from "../steps/read.js";
+import { KIND, NAMES, shortScope, walked } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
-import { allOf, either, kindWords } from "./pairs.js";
+import { kindWords } from "./nodes.js";
 
-/** @import { Both } from "./pairs.js" */
 /** @import { Node, Program } from "../steps/read.js" */
-/** @typedef {{node: Both, depth: number, place: number}} Row */
+/** @typedef {{node: Node, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it
 const MOST_OPENED = 2000; // matches to which a search opens the way
@@ -20,30 +18,29 @@ const TYPING_MS = 700; // after which a letter begins a new word
 
 /**
  * @param {object} options
- * @param {Both} options.root
- * @param {{a?: Program, b?: Program}} options.pair
- * @param {Both[]} options.open at first
- * @param {(node: Both) => void} options.choose
- * @returns {{element: HTMLElement, show: (node: Both, focus?: boolean) => void, find: (query: string) => number, next: (forward: boolean) => string, openAll: (open: boolean) => void}}
+ * @param {Program} options.program
+ * @param {Node} options.root of it
+ * @param {Node[]} options.open at first
+ * @param {(node: Node) => void} options.choose
+ * @returns {{element: HTMLElement, show: (node: Node, focus?: boolean) => void, find: (query: string) => number, next: (forward: boolean) => string, openAll: (open: boolean) => void}}
  */
-export function programTree({ root, pair, open, choose }) {
+export function programTree({ program, root, open, choose }) {
   const opened = new Set(open);
-  const two = Boolean(pair.a && pair.b);
-  const whole = cyclesOf(root) || 1;
+  const whole = root.cycles || 1;
   /** @type {Row[]} */
   let rows = [];
-  /** @type {Both | null} */
+  /** @type {Node | null} */
   let chosen = null;
   let query = "";
   let typed = "";
   let typedAt = 0;
-  /** @type {Set<Both>} */
+  /** @type {Set<Node>} */
   let matches = new Set();
 
   const scroller = h("div", { class: "scroller tree" });
-  const body = h("div", { role: "tree", "aria-label": `the program ${either(root).name}` });
-  const names = two ? [`${NAMES.ofRun}, A`, `${NAMES.ofRun}, B`, "B − A"] : [NAMES.ofRun, "share", NAMES.executions, NAMES.flop, NAMES.exchanged, "line"];
-  scroller.append(h("div", { class: `tree-grid ${two ? "two" : "one"}` }, h("div", { class: "tree-row head", "aria-hidden": "true" }, h("span", { class: "label" }, "node"), names.map((name) => h("span", { class: "n" }, name))), body));
+  const body = h("div", { role: "tree", "aria-label": `the program ${root.name}` });
+  const names = [NAMES.ofRun, "share", NAMES.executions, NAMES.flop, NAMES.exchanged, "line"];
+  scroller.append(h("div", { class: "tree-grid" }, h("div", { class: "tree-row head", "aria-hidden": "true" }, h("span", { class: "label" }, "node"), names.map((name) => h("span", { class: "n" }, name))), body));
 
   function arrange() {
     rows = [];
@@ -52,7 +49,7 @@ export function programTree({ root, pair, open, choose }) {
     for (let row = ahead.pop(); row; row = ahead.pop()) {
       rows.push(row);
       if (!opened.has(row.node)) continue;
-      for (let place = row.node.children.length - 1; place >= 0; place--) ahead.push({ node: /** @type {Both} */ (row.node.children[place]), depth: row.depth + 1, place });
+      for (let place = row.node.children.length - 1; place >= 0; place--) ahead.push({ node: /** @type {Node} */ (row.node.children[place]), depth: row.depth + 1, place });
     }
   }
   arrange();
@@ -73,20 +70,18 @@ export function programTree({ root, pair, open, choose }) {
 
   /** @param {Row} row @returns {HTMLElement} */
   function element({ node, depth, place }) {
-    const here = either(node);
     const parts = node.children.length;
     const twisty = h("span", { class: "twisty", "aria-hidden": "true" }, parts ? (opened.has(node) ? "▾" : "▸") : "");
-    const named = marked(here.kind === KIND.ARM ? "" : here.kind === KIND.ROOT || !shortScope(here.scope) ? here.name : shortScope(here.scope), query);
+    const named = marked(node.kind === KIND.ARM ? "" : node.kind === KIND.ROOT || !shortScope(node.scope) ? node.name : shortScope(node.scope), query);
     const label = h(
       "span",
-      { class: "label", "data-tip": here.scope ? `${here.name}\n${here.scope}` : false, style: { "padding-left": `${Math.min(depth, 30) * 1.1}rem` } },
+      { class: "label", "data-tip": node.scope ? `${node.name}\n${node.scope}` : false, style: { "padding-left": `${Math.min(depth, 30) * 1.1}rem` } },
       twisty,
-      h("span", { class: here.leaf ? "family" : "kind" }, kindWords(here, place)),
+      h("span", { class: node.leaf ? "family" : "kind" }, kindWords(node, place)),
       " ",
       named,
       " ",
       h("span", { class: "hint" }, hint(node)),
-      two && !(node.a && node.b) ? h("span", { class: "hint" }, node.a ? " only in A" : " only in B") : null,
     );
     return h(
       "div",
@@ -100,34 +95,25 @@ export function programTree({ root, pair, open, choose }) {
         "aria-selected": String(node === chosen),
       },
       label,
-      two ? pairCells(node) : cells(here),
+      cells(node),
     );
   }
 
   /** @param {Node} node @returns {HTMLElement[]} */
   function cells(node) {
-    const runs = (pair.b ?? pair.a)?.runs || 1;
-    const ran = Boolean((pair.b ?? pair.a)?.runs);
+    const [runs, ran] = [program.runs || 1, program.runs > 0];
     const share = node.cycles / whole;
     return [
-      number(node.cycles / runs, ofSide("cycles", pair.b ? "b" : "a"), ran ? "steps.run" : "steps.once"),
+      number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
       h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: share ? `max(1px, ${share} * (100% - 4.7rem))` : "0" } }), node.cycles ? text(share, "share") : ""),
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
-      number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
+      number(node.exchange_bytes / runs, "bytes", "steps.exchange_bytes"),
       h("span", { class: "n line" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, node.line.name) : ""),
     ];
   }
 
-  /** @param {Both} node @returns {HTMLElement[]} */
-  function pairCells({ a, b }) {
-    const ofRun = (/** @type {Node | undefined} */ node, /** @type {Program | undefined} */ program) => (node ? node.cycles / (program?.runs || 1) : null);
-    const [before, after] = [ofRun(a, pair.a), ofRun(b, pair.b)];
-    const [more, unit] = differenceOf(before, after, "cycles");
-    return [number(before, "cycles", "steps.run"), number(after, ofSide("cycles", "b"), "steps.run"), h("span", { class: "n", "data-value": more, "data-tip": explained(more, unit, "steps.run") }, changeOf(before, after, "cycles"))];
-  }
-
-  /** @param {Both} node */
+  /** @param {Node} node */
   function toggle(node) {
     if (!node.children.length) return;
     if (!opened.delete(node)) opened.add(node);
@@ -135,7 +121,7 @@ export function programTree({ root, pair, open, choose }) {
     list.draw(true);
   }
 
-  /** @param {Both} node */
+  /** @param {Node} node */
   function pick(node) {
     chosen = node;
     choose(node);
@@ -181,13 +167,13 @@ export function programTree({ root, pair, open, choose }) {
     for (let step = from; step < rows.length; step++) {
       const index = (place + step) % rows.length;
       const row = /** @type {Row} */ (rows[index]);
-      const here = either(row.node);
-      if ([kindWords(here, row.place), shortScope(here.scope), here.name].some((words) => words.toLowerCase().startsWith(typed))) return index;
+      const { node } = row;
+      if ([kindWords(node, row.place), shortScope(node.scope), node.name].some((words) => words.toLowerCase().startsWith(typed))) return index;
     }
     return null;
   }
 
-  /** @param {Both} node */
+  /** @param {Node} node */
   function openWay(node) {
     for (let here = node.parent; here; here = here.parent) opened.add(here);
   }
@@ -202,7 +188,7 @@ export function programTree({ root, pair, open, choose }) {
     },
     find(words) {
       query = words.trim().toLowerCase();
-      matches = new Set(query ? allOf(root).filter((node) => wordsOf(node).includes(query)) : []);
+      matches = new Set(query ? walked(root).filter((node) => wordsOf(node).includes(query)) : []);
       let left = MOST_OPENED;
       for (const node of matches) if (left-- > 0) openWay(node);
       arrange();
@@ -210,22 +196,21 @@ export function programTree({ root, pair, open, choose }) {
       return matches.size;
     },
     next(forward) {
-      const found = rows[list.seek(forward, (place) => matches.has(/** @type {{node: Both}} */ (rows[place]).node))];
-      return found ? either(found.node).name : "nothing matches";
+      const found = rows[list.seek(forward, (place) => matches.has(/** @type {Row} */ (rows[place]).node))];
+      return found?.node.name ?? "nothing matches";
     },
     openAll(all) {
       opened.clear();
-      for (const node of all ? allOf(root) : [root]) if (node.children.length) opened.add(node);
+      for (const node of all ? walked(root) : [root]) if (node.children.length) opened.add(node);
       arrange();
       list.draw(true);
     },
   };
 }
 
-/** @param {Both} node @returns {string} */
-function wordsOf(node) {
-  const here = either(node);
-  return [here.name, here.scope, here.leaf?.family, here.line?.name, here.leaf?.codelet].join("\n").toLowerCase();
+/** @param {Node} node @returns {string} */
+function wordsOf({ name, scope, leaf, line }) {
+  return [name, scope, leaf?.family, line?.name, leaf?.codelet].join("\n").toLowerCase();
 }
 
 /** @param {number | null} value @param {import("../../core/value.js").Unit} unit @param {string} origin @returns {HTMLElement} */
@@ -236,19 +221,13 @@ function number(value, unit, origin) {
 
 /** Executions of a node in all runs, or in one; none of what is taken never to run. @param {Node} node @param {boolean} ran @returns {number} */
 function timesOf(node, ran) {
-  if (node.leaf) return ran ? node.leaf.executions : node.leaf.ofRun;
+  if (node.leaf) return ran ? node.leaf.executions : node.leaf.of_run;
   if (node.kind === KIND.ARM && node.assumed && !node.cycles) return 0;
-  return ran ? node.times : node.ofRun;
+  return ran ? node.times : node.of_run;
 }
 
-/** How often a loop goes round, and an arm is taken. @param {Both} node @returns {string} */
+/** How often a loop goes round, and an arm is taken. @param {Node} node @returns {string} */
 function hint(node) {
-  const said = [node.a, node.b].filter((each) => each !== undefined).map((each) => hintOf(/** @type {Node} */ (each), node));
-  return [...new Set(said)].join(" → ");
-}
-
-/** @param {Node} node @param {Both} here @returns {string} */
-function hintOf(node, here) {
   if (node.kind === KIND.LOOP) {
     if (node.trips >= 0) return `× ${count(node.trips)}`;
     return node.assumed ? "trips unknown: one is assumed" : `${plural(node.times, "trip")} counted in all runs`;
@@ -257,5 +236,5 @@ function hintOf(node, here) {
   if (node.kind === KIND.ARM) return `taken ${plural(node.times, "time")} in all runs`;
   if (node.kind === KIND.ROOT) return plural(node.times, "run");
   if (node.leaf && !node.leaf.priced) return "never runs";
-  return here.children.length ? "" : node.leaf?.fallback ? "priced without an estimator" : "";
+  return node.children.length ? "" : node.leaf?.fallback ? "priced without an estimator" : "";
 }

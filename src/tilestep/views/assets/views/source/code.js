@@ -2,8 +2,7 @@
 
 import { h } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
-import { changeOf } from "../../core/pairs.js";
-import { differenceOf, explained, ofSide, text } from "../../core/value.js";
+import { explained, text } from "../../core/value.js";
 import { NAMES } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 
@@ -17,7 +16,7 @@ const LONGEST = 2000; // characters of a line that are shown
 /** @type {Figure} */
 export const CYCLES = { name: NAMES.time, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles };
 /** @type {Figure} */
-export const MOVED = { name: "loads, transfers", unit: "cycles", origin: "source.moved", of: (cost) => cost.moved };
+const MOVED = { name: "loads, transfers", unit: "cycles", origin: "source.moved", of: (cost) => cost.moved };
 /** @type {Figure} */
 const CALLS = {
   name: "calls",
@@ -27,14 +26,14 @@ const CALLS = {
   words: (cost) => `${plural(cost.dispatches, "run")}, ${plural(cost.waits, "wait")}, ${plural(cost.reads, "read")} of values. `,
 };
 
-/** The figures of a line that recordings have. @param {Source[]} sources @param {CodeLine[]} lines @returns {Figure[]} */
-export function figuresOf(sources, lines) {
-  const any = (/** @type {(cost: Cost) => number} */ of) => lines.some(({ a, b }) => (a && of(a)) || (b && of(b)));
+/** The figures of a line that the recording has. @param {Source} source @param {CodeLine[]} lines @returns {Figure[]} */
+export function figuresOf(source, lines) {
+  const any = (/** @type {(cost: Cost) => number} */ of) => lines.some(({ cost }) => cost && of(cost));
   /** @type {Figure[]} */
   const found = [CYCLES];
   found.push({ name: NAMES.flop, unit: "flops", origin: "source.flops", of: (cost) => cost.flops });
-  found.push({ name: NAMES.exchanged, unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchangeBytes });
-  if (sources.some((source) => source.hasLives)) found.push({ name: "on a tile", unit: "bytes", origin: "source.tile_bytes", of: (cost) => cost.tileBytes });
+  found.push({ name: NAMES.exchanged, unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchange_bytes });
+  if (source.has_lives) found.push({ name: "on a tile", unit: "bytes", origin: "source.tile_bytes", of: (cost) => cost.tile_bytes });
   found.push({ name: NAMES.executions, unit: "count", origin: "source.executions", of: (cost) => cost.executions });
   if (any(MOVED.of)) found.push(MOVED);
   if (any(CALLS.of)) found.push(CALLS);
@@ -43,19 +42,17 @@ export function figuresOf(sources, lines) {
 
 /**
  * @param {object} options
- * @param {Source[]} options.sources
+ * @param {Source} options.source
  * @param {string} options.file
  * @param {CodeLine[]} options.lines
  * @param {number} options.chosen number of a line; 0: none
  * @param {(line: CodeLine) => void} options.choose
  * @returns {{element: HTMLElement, find: (query: string) => number, next: (forward: boolean) => string, show: (number: number) => void}}
  */
-export function codeList({ sources, file, lines, chosen, choose }) {
-  const figures = figuresOf(sources, lines);
-  const two = sources.length > 1;
-  const whole = Math.max(...sources.map((source) => source.cycles), 1);
+export function codeList({ source, file, lines, chosen, choose }) {
+  const figures = figuresOf(source, lines);
+  const whole = Math.max(source.cycles, 1);
   let query = "";
-  const columns = two ? [`${NAMES.time}, A`, `${NAMES.time}, B`, "B − A"] : figures.map(({ name }) => name);
   const scroller = h("div", { class: "scroller code" });
   const body = h("div", { role: "rowgroup" });
   const head = h(
@@ -64,44 +61,32 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     h("span", { role: "columnheader", class: "n number" }, "line"),
     h("span", { role: "columnheader", class: "text" }, "code"),
     costs(
-      columns.flatMap((name, place) => {
-        const cell = h("span", { role: "columnheader", class: place && !two ? "n extra" : "n" }, name);
-        return place === 0 && !two ? [cell, h("span", { role: "columnheader", class: "part" }, "share")] : [cell];
+      figures.flatMap(({ name }, place) => {
+        const cell = h("span", { role: "columnheader", class: place ? "n extra" : "n" }, name);
+        return place ? [cell] : [cell, h("span", { role: "columnheader", class: "part" }, "share")];
       }),
     ),
   );
-  const grid = h("div", { role: "grid", class: `code-grid${two ? " two" : ""}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
+  const grid = h("div", { role: "grid", class: "code-grid", "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
   scroller.append(grid);
 
-  /** @param {Cost | undefined} cost @param {Figure} figure @param {"a" | "b"} side @returns {HTMLElement} */
-  const cell = (cost, { name, unit: plain, origin, of, words }, side) => {
+  /** @param {Cost | undefined} cost @param {Figure} figure @returns {HTMLElement} */
+  const cell = (cost, { name, unit, origin, of, words }) => {
     const value = cost ? of(cost) : 0;
-    const unit = ofSide(plain, side);
     const look = name === CYCLES.name ? "n" : "n extra";
     if (!cost || !value) return h("span", { role: "gridcell", class: look });
     return h("span", { role: "gridcell", class: look, "data-value": value, "data-tip": (words?.(cost) ?? "") + explained(value, unit, origin) }, text(value, unit));
   };
-  /** @param {Cost | undefined} cost @param {string} [name] @returns {HTMLElement} */
-  const bar = (cost, name = "") => {
+  /** @param {Cost | undefined} cost @returns {HTMLElement} */
+  const bar = (cost) => {
     if (!cost?.cycles) return h("span", { role: "gridcell", class: "part" });
     const share = cost.cycles / whole;
     const tip = explained(share, "share", "source.share");
-    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `max(1px, ${share} * (100% - 4rem))` } }), `${name}${text(share, "share")}`);
+    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `max(1px, ${share} * (100% - 4rem))` } }), text(share, "share"));
   };
-  /** @param {CodeLine} line @returns {HTMLElement[]} */
-  const margin = (line) => {
-    const { a, b } = line;
-    if (!two) {
-      const [cost, side] = a ? [a, /** @type {const} */ ("a")] : [b, /** @type {const} */ ("b")];
-      return figures.flatMap((figure, place) => (place === 0 ? [cell(cost, figure, side), bar(cost)] : [cell(cost, figure, side)]));
-    }
-    const [value, unit] = differenceOf(a?.cycles ?? null, b?.cycles ?? null, "cycles");
-    const shown = a?.cycles || b?.cycles ? changeOf(a?.cycles ?? null, b?.cycles ?? null, "cycles") : null;
-    return [cell(a, CYCLES, "a"), cell(b, CYCLES, "b"), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": value ? explained(value, unit, "source.cycles") : false }, shown)];
-  };
-  // As tables have it, for tests: the figures of A, then those of B, by line.
-  /** @type {any} */ (scroller).allRows = () => lines.map((line) => [line.number, ...sources.flatMap(({ side }) => figures.map(({ of }) => (line[side.name] ? of(/** @type {Cost} */ (line[side.name])) : null)))]);
-  const costly = lines.map(({ a, b }) => Boolean(a || b));
+  // As tables have it, for tests: the figures by line.
+  /** @type {any} */ (scroller).allRows = () => lines.map(({ number, cost }) => [number, ...figures.map(({ of }) => (cost ? of(cost) : null))]);
+  const costly = lines.map(({ cost }) => cost !== undefined);
   const rows = new RowWindow({
     scroller,
     body,
@@ -114,7 +99,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
         { role: "row", class: `code-row${costly[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(line.number === chosen) },
         h("span", { role: "rowheader", class: "n number" }, line.number),
         h("span", { role: "gridcell", class: "text" }, marked(line.text ?? "", query)),
-        costs(margin(line)),
+        costs(figures.flatMap((figure, place) => (place ? [cell(line.cost, figure)] : [cell(line.cost, figure), bar(line.cost)]))),
       );
     },
     onKey(event, place) {

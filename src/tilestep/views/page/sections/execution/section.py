@@ -23,10 +23,6 @@ from tilestep.views.page.sections.execution.waits import waits
 MOST_EVENTS: Final = 2_000_000  # of a page
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "execution.events": (
-            "Events whose row in the recording was kept: those of the first and of the last runs of each program, and of a pipeline's "
-            "last update."
-        ),
         "execution.cycle": "Cycles of emulated time since the recording began.",
         "execution.duration": "From the event's first cycle to the cycle behind its last.",
         "execution.path": (
@@ -80,8 +76,6 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
     in_detail = np.unique(rows.run[(rows.run >= 0) & _on_ipus(rows)])
     columns, firsts, counts = _columns(rows, kept, new, of_runs)
     columns["hole"] = _holes(rows, kept, all_waits.unkept)
-    detail = np.zeros(len(runs["program"]), np.int64)
-    detail[in_detail] = 1
     return Block(
         json={
             "kinds": list(EVENT_KINDS),
@@ -90,16 +84,12 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
                     "name": lane.name,
                     "kind": lane.kind,
                     "number": lane.number,
-                    "target": lane.target,
                     "events": count,
-                    "all": total,
                     "first": at,
                     "unkept": unkept,
                     "span": span,
                 }
-                for lane, count, total, at, unkept, span in zip(
-                    rows.lanes, counts, np.diff(rows.begins).tolist(), firsts, all_waits.unkept_cycles, all_waits.spans, strict=True
-                )
+                for lane, count, at, unkept, span in zip(rows.lanes, counts, firsts, all_waits.unkept_cycles, all_waits.spans, strict=True)
             ],
             "idle_lanes": len(events.lanes) - len(rows.lanes),
             "events": len(rows),
@@ -123,7 +113,6 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
             **columns,
             **{f"runs_{name}": column for name, column in runs.items()},
             "runs_line": of_dispatches,
-            "runs_detail": detail,
             "path": shown_path,
             **of_runs.columns,
             **all_waits.columns,

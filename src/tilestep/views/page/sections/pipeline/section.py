@@ -43,7 +43,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 def pipeline(report: Report) -> Block | None:
     """The block `pipeline`; None if no run of the recording is of a pipeline's stage.
 
-    Its columns have a row for each task, piece, gap and change of a stash, all of update after update: `json["updates"]` says how many.
+    Its columns have a row for each task, piece and gap, all of update after update: `json["updates"]` says how many.
 
     Raises: RecordingError if the recording is damaged.
     """
@@ -53,7 +53,7 @@ def pipeline(report: Report) -> Block | None:
     flows = flows_of(report, {run for task in tasks for run in task.runs})
     devices = _devices(tasks)
     kinds = list(dict.fromkeys(task.kind for task in tasks))
-    columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+    columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
     texts: dict[str, int] = {}
     documents = [_update(report, updates, update, flows, devices, kinds, columns, texts) for update in updates.shown]
     return Block(
@@ -69,16 +69,15 @@ def pipeline(report: Report) -> Block | None:
             "updates": documents,
             "stages": _stages(report, updates, tasks, flows),
         },
-        columns={name: np.array(column, np.float64 if name in _REAL else np.int64) for name, column in columns.items()},
+        columns={name: np.array(column, np.int64) for name, column in columns.items()},
     )
 
 
-_REAL: Final = ("simulated",)
+_OF_TASK: Final = ("stage", "kind", "microbatch", "device", "both", "run", "slot", "slots", "cycles", "begin", "end")
 _COLUMNS: Final = (
-    *("stage", "kind", "microbatch", "device", "both", "run", "slot", "slots", "cycles", "begin", "end"),
+    *(f"task_{name}" for name in _OF_TASK),
     *("piece_device", "piece_task", "piece_group", "piece_begin", "piece_end"),
     *("gap_device", "gap_why", "gap_reason", "gap_begin", "gap_end"),
-    *("stash_stage", "stash_slot", "stash_cycle", "stash_count"),
 )
 
 
@@ -100,7 +99,7 @@ def _update(
     flows: Mapping[int, RunFlow] | None,
     devices: Mapping[tuple[int, ...], Sequence[int]],
     kinds: Sequence[str],
-    columns: Mapping[str, list[float]],
+    columns: Mapping[str, list[int]],
     texts: dict[str, int],
 ) -> dict[str, Any]:
     """Adds an update to the columns. Returns what of it has few numbers."""
@@ -116,7 +115,7 @@ def _update(
         own = _measured(updates, task)
         values = (*row, int(drawn.begin[index]), int(drawn.end[index] - drawn.begin[index]), own, begins[index], ends[index])
         _append(columns, _COLUMNS[:11], values)
-    before = {name: len(columns[name]) for name in ("piece_task", "gap_why", "stash_stage")}
+    before = {name: len(columns[name]) for name in ("piece_task", "gap_why")}
     if found is not None:
         for ipus in devices:
             for piece in found.pieces.get(ipus, ()):
@@ -126,27 +125,21 @@ def _update(
             for gap in found.gaps.get(ipus, ()):
                 reason = texts.setdefault(gap.reason, len(texts))
                 _append(columns, _COLUMNS[16:21], (place[ipus], gap.why, reason, gap.begin - found.begin, gap.end - found.begin))
-    if update.trains:
-        _add_stash(update, drawn, begins, ends, columns)
     return {
         "number": update.number,
         "in_detail": update.in_detail,
         "trains": update.trains,
         "serial": is_serial(update.tasks),
         "tasks": len(update.tasks),
-        **{
-            key: len(columns[name]) - before[name]
-            for key, name in (("pieces", "piece_task"), ("gaps", "gap_why"), ("stash", "stash_stage"))
-        },
+        **{key: len(columns[name]) - before[name] for key, name in (("pieces", "piece_task"), ("gaps", "gap_why"))},
         "slots": int(drawn.whole),
         "cycles": None if found is None else found.end - found.begin,
-        "from": None if found is None else found.begin,
         "even": _waiting(even, update, devices),
         "measured": _waiting(measured, update, devices),
     }
 
 
-def _append(columns: Mapping[str, list[float]], names: Sequence[str], values: Sequence[float]) -> None:
+def _append(columns: Mapping[str, list[int]], names: Sequence[str], values: Sequence[int]) -> None:
     for name, value in zip(names, values, strict=True):
         columns[name].append(value)
 
@@ -160,15 +153,6 @@ def _bounds(update: Update, found: Happened | None) -> tuple[list[int], list[int
                 begins[piece.place] = piece.begin - found.begin
             ends[piece.place] = max(ends[piece.place], piece.end - found.begin)
     return begins, ends
-
-
-def _add_stash(update: Update, drawn: Times, begins: Sequence[int], ends: Sequence[int], columns: Mapping[str, list[float]]) -> None:
-    for stage in sorted({task.stage for task in update.tasks}):
-        moments, counts = stash(update.tasks, stage)
-        for (index, at_end), count in zip(moments, counts, strict=True):
-            slot = drawn.end[index] if at_end else drawn.begin[index]
-            cycle = ends[index] if at_end else begins[index]
-            _append(columns, _COLUMNS[21:], (stage, int(slot), cycle, count))
 
 
 def _measured(updates: Updates, task: Task) -> int:
@@ -208,7 +192,6 @@ def _stages(report: Report, updates: Updates, tasks: Sequence[Task], flows: Mapp
         rows = sorted({int(updates.programs[run]) for task in own for run in task.runs})
         peaks = {row: of.planned.memory.peak_bytes for row in rows if (of := report.compilation.programs[row]).has_tree}
         fullest = max(peaks, key=lambda row: peaks[row], default=None)
-        moments = stash(own, stage)[1] if last.trains else []
         found.append(
             {
                 "stage": stage,
@@ -216,11 +199,10 @@ def _stages(report: Report, updates: Updates, tasks: Sequence[Task], flows: Mapp
                 "cycles": cycles,
                 "microbatch": sum(of for kind, of in cycles.items() if any(task.kind == kind and task.microbatch >= 0 for task in own)),
                 "both": any(task.both for task in own),
-                "stash": max(moments, default=0) if last.trains else None,
+                "stash": max(stash(own, stage)) if last.trains else None,
                 "kept_bytes": kept.get(stage) if all(report.compilation.programs[row].has_tree for row in rows) else None,
                 "tile_bytes": None if fullest is None else peaks[fullest],
                 "fullest": fullest,
-                "programs": rows,
             }
         )
     return found

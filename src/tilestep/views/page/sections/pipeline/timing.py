@@ -73,26 +73,19 @@ def slots(task: Task, update: float) -> float:
     return update if task.letter == "U" else 2.0 if task.both else 1.0
 
 
-def stash(tasks: Sequence[Task], stage: int) -> tuple[list[tuple[int, bool]], list[int]]:
-    """(where the number of microbatches changes that a stage keeps: (place of the task, whether at its end), the numbers after it).
+def stash(tasks: Sequence[Task], stage: int) -> list[int]:
+    """How many microbatches a stage keeps, after each change of that.
 
     Forward and a load keep one more, backward and a store one less; of backward in two parts the weights' part.
     """
-    own = [(index, task) for index, task in enumerate(tasks) if task.stage == stage]
-    frees = "B" if any(task.letter == "B" for _, task in own) else "W"
-    moments: list[tuple[int, bool]] = []
-    counts: list[int] = []
-    count = 0
-    for index, task in own:
+    own = [task for task in tasks if task.stage == stage]
+    frees = "B" if any(task.letter == "B" for task in own) else "W"
+    counts = [0]
+    for task in own:
         if task.both:  # it keeps its microbatch while it runs
-            moments += [(index, False), (index, True)]
-            counts += [count + 1, count]
+            counts += [counts[-1] + 1, counts[-1]]
         elif task.letter in ("F", "L"):
-            count += 1
-            moments.append((index, True))
-            counts.append(count)
+            counts.append(counts[-1] + 1)
         elif task.letter in (frees, "S"):
-            count -= 1
-            moments.append((index, True))
-            counts.append(count)
-    return moments, counts
+            counts.append(counts[-1] - 1)
+    return counts
