@@ -9,9 +9,8 @@ from functools import partial
 
 import pytest
 
-from tilestep.advice.batch import MOST_PLANS, batches, room, smaller
+from tilestep.advice.batch import batches, smaller
 from tilestep.advice.remedies import did_not_fit
-from tilestep.errors import RecordingError
 from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.options import PlanOptions
@@ -49,64 +48,6 @@ def test_the_batch_is_the_first_dimension_of_the_largest_new_argument() -> None:
     assert list(batches(program, ())) == [(512, {0: 0})]
     assert list(batches(program, {0})) == [(64, {1: 0}), (32, {1: 1})]
     assert list(batches(program, {0, 1})) == []
-
-
-@pytest.mark.parametrize("sram_bytes", [16_000, 40_000, 638_976])
-def test_the_largest_multiple_that_fits_is_what_plans_say(sram_bytes: int) -> None:
-    machine = with_tiles_of(sram_bytes)
-    program, source = planned(machine=machine)
-    found = room(program, source, machine)
-    assert found.arguments == ("arg0 f32[512,64]",)
-    assert [each.times for each in found.tried] == sorted({each.times for each in found.tried})
-    assert found.tried[0].peak_bytes == program.memory.peak_bytes
-    assert len(found.tried) <= 1 + MOST_PLANS
-    for each in found.tried[1:]:
-        again = planned_again(source, program, machine, edit=partial(enlarged, dims={0: 0}, factor=each.times))
-        assert (each.batch, each.peak_bytes) == (512 * each.times, again.memory.peak_bytes)
-        assert each.fits == (again.memory.peak_bytes <= sram_bytes)
-    assert found.most_times == max(each.times for each in found.tried if each.fits)
-    assert found.least_too_many is not None
-    assert found.least_too_many > found.most_times
-    assert found.least_too_many - found.most_times <= max(1, found.most_times // 8)
-
-
-def test_what_does_not_fit_has_no_room() -> None:
-    machine = with_tiles_of(6_000)
-    program, source = planned(machine=machine)
-    found = room(program, source, machine)
-    assert (found.most_times, found.least_too_many, len(found.tried)) == (0, 1, 1)
-
-
-def test_fewer_plans_say_less() -> None:
-    program, source = planned()
-    few, many = (room(program, source, BOW, most_plans=plans) for plans in (2, 8))
-    assert len(few.tried) == 3
-    assert few.most_times <= many.most_times
-
-
-def test_a_program_without_a_batch_says_so() -> None:
-    program, source = planned()
-    with pytest.raises(ImpossibleEditError, match="no argument that is new at each call"):
-        room(program, source, BOW, again=(0, 1))
-    with pytest.raises(RecordingError, match="its HLO was not kept"):
-        room(program, replace(source, text=lambda: ""), BOW)
-
-
-def test_a_dimension_that_does_not_scale_the_work_is_no_batch() -> None:
-    text = """HloModule jit_f
-
-ENTRY %main (x: f32[512,64], y: f32[4,64], w: f32[64,64]) -> f32[4,64] {
-  %x = f32[512,64]{1,0} parameter(0)
-  %y = f32[4,64]{1,0} parameter(1)
-  %w = f32[64,64]{1,0} parameter(2)
-  %z = f32[4,64]{1,0} slice(f32[512,64]{1,0} %x), slice={[0:4], [0:64]}
-  %s = f32[4,64]{1,0} add(f32[4,64]{1,0} %y, f32[4,64]{1,0} %z)
-  ROOT %d = f32[4,64]{1,0} dot(f32[4,64]{1,0} %s, f32[64,64]{1,0} %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
-    program, source = planned(text)
-    with pytest.raises(ImpossibleEditError):
-        room(program, source, BOW, again=(2,))
 
 
 def test_a_smaller_batch_is_the_first_part_that_fits() -> None:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import pytest
 
-from tests.unit.advice.test_batch import HLO
 from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
-from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
-from tilestep.machine import load_machine
-from tilestep.options import PlanOptions
-from tilestep.plan import Branch, Liveness, Program, Series, lower_in_detail
-from tilestep.program import parse_hlo
-from tilestep.recording.capture import capture
+from tilestep.plan import Branch, Series
 from tilestep.recording.container import Builder, parse_recording, recording_bytes
 from tilestep.recording.schema import CATEGORIES
-from tilestep.recording.sums import Compiled, Span
 from tilestep.views.page.block import Block, packed
 from tilestep.views.page.sections import memory as section
-from tilestep.views.page.sections import rooms
 from tilestep.views.page.sections.memory import ORIGINS, loops, memory
 
 
@@ -106,43 +97,6 @@ def test_two_programs_share_columns_and_the_fullest_is_first() -> None:
     assert [program["lives"] for program in programs] == [[0, 2], [2, 4]]
     assert [program["ticks"] for program in programs] == [[0, 8], [8, 8]]
     assert block.columns["life_first"].tolist() == [0, 0, 0, 0, 3, 6]
-
-
-def test_a_batch_is_looked_for_where_the_hlo_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine("bow-2000")
-    program, detail = lower_in_detail(parse_hlo(HLO), machine, name="jit_f", num_ipus=1, options=PlanOptions())
-
-    def report(hlo: str | None) -> Report:
-        return _report(program, detail, hlo)
-
-    found = only(block_of(report(HLO)))["room"]
-    assert found["batch"] == 512
-    assert found["tried"][0]["peak_bytes"] == program.memory.peak_bytes
-    assert found["most_times"] < found["least_too_many"]
-    assert found["arguments"] == ["arg0 f32[512,64]"]
-    packed(block_of(report(HLO)))
-    assert only(block_of(report(None)))["room_why"].startswith("The recording has no HLO")
-    assert only(block_of(report("HloModule")))["room_why"].startswith("The batch is not known")
-    monkeypatch.setattr(rooms, "MOST_PLANNED", 10)
-    assert only(block_of(report(HLO)))["room_why"].startswith("Planning it again would take too long")
-
-
-def test_a_program_that_does_not_fit_has_no_room_and_what_to_do_says_more() -> None:
-    text = HLO.replace("512", "8388608")
-    program, detail = lower_in_detail(parse_hlo(text), load_machine("bow-2000"), name="jit_f", num_ipus=1, options=PlanOptions())
-    facts = only(block_of(_report(program, detail, text)))
-    assert (facts["room"], facts["room_why"]) == (None, "It does not fit. What to do says what would free memory.")
-
-
-def _report(program: Program, detail: Liveness, hlo: str | None) -> Report:
-    host = Host(on=load_machine("bow-2000"))
-    builder = Builder(kind="run")
-    compiled = Compiled(
-        program=program, detail=detail, fingerprint=sha256(program.name.encode()).hexdigest(), hlo=hlo, options=PlanOptions()
-    )
-    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
-    capture(builder, span, {host.key(program): compiled}, runs_in_detail=1)
-    return Report(parse_recording(recording_bytes(builder.tables())))
 
 
 def test_without_programs_there_is_no_block() -> None:

@@ -6,7 +6,7 @@ import { freeing } from "./memory/freeing.js";
 import { fullestTile, whyNotMore } from "./memory/fullest.js";
 import { isKnown, programsOf } from "./memory/model.js";
 import { chooser } from "./memory/select.js";
-import { hostMemory, roomFor, valuesTable } from "./memory/values.js";
+import { hostMemory, valuesTable } from "./memory/values.js";
 
 /** @import { Known } from "./memory/model.js" */
 
@@ -22,8 +22,6 @@ export const memory = {
       h("h2", {}, "The fullest tile"),
       ...fullestTile(program),
       ...(isKnown(program) ? inDetail(program) : [whyNotMore(program)]),
-      h("h2", {}, "Room for a larger batch"),
-      ...roomFor(program),
       ...hostMemory(program),
     ]);
   },

@@ -1,4 +1,4 @@
-"""What views Memory and Liveness read: the lives of all values, the steps, and how much larger a batch can be."""
+"""What views Memory and Liveness read: the lives of all values, and the steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS
 from tilestep.recording.tables import Tables
 from tilestep.views.page.block import Block
-from tilestep.views.page.sections.rooms import Rooms
 from tilestep.views.page.untrusted import number_in, records_in, text_in, texts_in
 
 MOST_LIVES: Final = 200_000  # values of all programs together
@@ -35,7 +34,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "memory.step": "Bytes of all tiles of one IPU together, or of one tile, at one step, from the lives of values.",
         "memory.value": "From the plan: a value takes the same bytes on the same tiles from its birth to its last use.",
         "memory.without": "The fullest tile worked out again without this value; what the program would do instead is not planned.",
-        "memory.room": "The fullest tile of the program planned again with a larger batch.",
         "memory.sram": "SRAM of a tile of the emulated machine.",
         "memory.host": "Bytes of one IPU that the program keeps in pinned_host, which need no tile.",
     }
@@ -48,7 +46,7 @@ def memory(report: Report) -> Block | None:
     Its JSON: names (of values and steps), lines ('train.py:41'; row 0 is ''), and programs, the
     fullest first: row, label, num_ipus, sram_bytes, peak_bytes (None: its tree was not kept), peak_step, kinds
     ([kind, bytes] on the fullest tile), group ({label, ipu, bytes} of the program group whose fullest IPU it is on; None), host ([name,
-    bytes] in pinned_host), room (fields of `report.batch.Room`) or room_why, and why ('' if it is in detail). Programs in detail have
+    bytes] in pinned_host), and why ('' if it is in detail). Programs in detail have
     num_tiles, code ([kind, bytes, 1 if it is fixed]), peak (bytes, tile, tick), loops ([name, first tick, last tick, trips or None,
     depth, 'loop' or 'branch']), and lives and ticks: [first, number] of their rows.
 
@@ -67,14 +65,13 @@ def memory(report: Report) -> Block | None:
 
     texts, lines = _Numbered(strings.__getitem__), _Numbered(words)
     lines.number("")
-    rooms = Rooms(report)
     groups = records_in(_profile(report), "groups")
     lives: list[Columns] = []
     ticks: list[Columns] = []
     counts = [0, 0]
     programs: list[dict[str, Any]] = []
     for program in sorted(found.programs, key=_fullest_first):
-        row = {**_row(program), "group": _group(program, groups), "sram_bytes": tile.sram_bytes, **rooms.of(program)}
+        row = {**_row(program), "group": _group(program, groups), "sram_bytes": tile.sram_bytes}
         detail, row["why"] = _detail(program, counts)
         if detail is not None:
             life, tick = _lives(program, detail, tables, texts, lines), _ticks(program, tables, texts)

@@ -1,4 +1,4 @@
-/** The values in the tiles and in the host's memory, and how much larger a batch can be. */
+/** The values in the tiles and in the host's memory. */
 
 import { h } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
@@ -59,31 +59,6 @@ export function valuesTable(program, open) {
   const whole = { name: "whole array", unit: "bytes", origin: "memory.value", of: (life) => at(sizes, life) };
   const columns = [name, category, bytes, whole, tiles, born, last, line, { name: "on the fullest tile at the peak", of: atPeak }];
   return table({ label: "values", columns, rows: Array.from(memory.first, (_, life) => life), sortBy: 2, filter: true, open, empty: "no value takes memory on a tile" });
-}
-
-/** How much larger the batch can be. @param {Program} program @returns {HTMLElement[]} */
-export function roomFor(program) {
-  const { room, room_why: why } = program.facts;
-  if (!room) return [h("p", { class: "absent" }, why)];
-  const { batch, most_times: most, least_too_many: tooMany, tried } = room;
-  const names = `${room.arguments.join(", ")}${room.arguments_left_out ? ` and ${count(room.arguments_left_out)} more` : ""}`;
-  const next = tooMany === null ? "; larger ones were not tried" : tooMany === most + 1 ? `; ${count(batch * tooMany)} does not` : `; ${count(batch * tooMany)} does not fit, and what is between was not tried`;
-  const words = `A batch of ${count(batch * most)} fits, ${count(most)} times the ${count(batch)} of now${next}.`;
-  return [
-    h("p", { class: "room" }, words),
-    h("p", { class: "note" }, `The batch is that of ${names}. Each size was planned again from the program's HLO.`),
-    table({
-      label: "batches that were planned",
-      columns: [
-        { name: "batch", unit: "count", origin: "memory.room", of: (row) => row.batch },
-        { name: "times", unit: "count", origin: "memory.room", of: (row) => row.times },
-        { name: "fullest tile", unit: "bytes", origin: "memory.room", of: (row) => row.peak_bytes },
-        { name: "of a tile", unit: "share", origin: "memory.room", of: (row) => row.peak_bytes / program.sram },
-        { name: "fits", of: (row) => (row.fits ? "yes" : "no") },
-      ],
-      rows: tried,
-    }),
-  ];
 }
 
 /** What the program keeps in the host's memory. @param {Program} program @returns {HTMLElement[]} */
