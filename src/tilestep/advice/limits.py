@@ -1,4 +1,4 @@
-"""Advice on limits: what the largest program spends its supersteps on, IPUs that nothing used, operations that were priced roughly."""
+"""Advice on limits: what the longest program spends its supersteps on, IPUs that nothing used, operations that were priced roughly."""
 
 from __future__ import annotations
 
@@ -9,16 +9,32 @@ from typing import Final, NamedTuple, get_args
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Line
 from tilestep.advice.lines import line_of
-from tilestep.advice.longest import superstep_cycles
 from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.source_lines import called_at
 from tilestep.figures.quantities import count_text, names_text, share_text
-from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures
+from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures, ProgramProfile
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
 from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, Superstep, leaves
 from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
 from tilestep.recording.edits.script import with_changed
+
+MOST_TEXT: Final = 400_000  # characters of the HLO of a program that is planned again for advice: a second of planning
+PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
+
+
+def superstep_cycles(program: ProgramProfile) -> int:
+    """Cycles of all runs in supersteps, collectives and calls of the host."""
+    return sum(family.total for family in program.families)
+
+
+def longest_program(figures: Figures, evidence: Evidence | None) -> ProgramProfile | None:
+    """The program with the longest supersteps; None if that is JAX's own, or its HLO was not kept or is long."""
+    longest = max(figures.programs, key=superstep_cycles, default=None)
+    if evidence is None or longest is None or longest.origin == "jax" or longest.key not in evidence.programs:
+        return None
+    source = evidence.sources.get(longest.key)
+    return longest if source is not None and 0 < len(source.text()) <= MOST_TEXT else None
 
 
 class LimitWords(NamedTuple):

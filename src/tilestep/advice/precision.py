@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
 from tilestep.advice.jits import jit_of
-from tilestep.advice.longest import PRODUCTS, longest_program
+from tilestep.advice.limits import PRODUCTS, longest_program
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures

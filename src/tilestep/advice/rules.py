@@ -21,8 +21,7 @@ from tilestep.advice.ranking import Advice, ranked
 from tilestep.advice.reads import idle, reads, results
 from tilestep.advice.remedies import refused
 from tilestep.advice.set_up import set_up, steady_state
-from tilestep.advice.short_calls import short_calls
-from tilestep.advice.small_steps import small
+from tilestep.advice.small_steps import short_calls, small
 from tilestep.advice.streaming import feeds, streaming
 from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once

@@ -12,8 +12,7 @@ from typing import Final
 from tilestep.advice import NEARLY_FULL
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.limits import LimitWords
-from tilestep.advice.longest import longest_program
+from tilestep.advice.limits import LimitWords, longest_program
 from tilestep.advice.phrases import one_or
 from tilestep.advice.precision import PrecisionWords, partials
 from tilestep.advice.proposal import Proposal, Rule, Way
