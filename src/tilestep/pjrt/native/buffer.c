@@ -1,8 +1,7 @@
 /* Buffers: values on the emulated machine. Their memory is an array of XLA:CPU. */
 #include "buffer.h"
+#include "functions.h"
 
-#include "interrupts.h"
-#include "types.h"
 
 PyTypeObject *ts_buffer_type, *ts_peers_type;
 static uint64_t next_value = 1;

@@ -1,16 +1,12 @@
 /* Entry points about buffers. They answer without the GIL where they can. */
-#include "buffer_entries.h"
+
+#include "functions.h"
 
 #include <string.h>
 
 #include "buffer.h"
-#include "dry.h"
-#include "errors.h"
 #include "event.h"
-#include "host_array.h"
-#include "interrupts.h"
 #include "query.h"
-#include "shutdown.h"
 
 static void* api_destroy(PJRT_Buffer_Destroy_Args* a) {
   if (!ts_may_enter()) return NULL;

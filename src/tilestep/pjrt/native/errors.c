@@ -1,10 +1,10 @@
 /* PJRT_Error: status code and message. */
-#include "errors.h"
+
+#include "functions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "interrupts.h"
 
 static PyObject* describe_error; /* exception -> (code, bytes) */
 

@@ -8,14 +8,11 @@
  * up. The event stays a question until a thread without such a lock looks into the buffer.
  */
 #include "event.h"
+#include "functions.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "errors.h"
-#include "host_array.h"
-#include "interrupts.h"
-#include "shutdown.h"
 
 static Event done_event = {.holders = 1, .done = 1};
 Event* const ts_event_done = &done_event;

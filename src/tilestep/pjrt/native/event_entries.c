@@ -1,12 +1,11 @@
 /* Entry points about events. */
-#include "event_entries.h"
+
+#include "functions.h"
 
 #include <stdlib.h>
 
-#include "errors.h"
 #include "event.h"
 #include "query.h"
-#include "shutdown.h"
 #include "wait_pool.h"
 
 static void* api_destroy(PJRT_Event_Destroy_Args* a) {

@@ -1,15 +1,8 @@
 /* Runs of a program: from handles to arrays, a call of Python, and from arrays to handles. */
-#include "execute.h"
 
 #include "buffer.h"
-#include "dry.h"
-#include "errors.h"
 #include "event.h"
-#include "interrupts.h"
-#include "settings.h"
-#include "shutdown.h"
-#include "types.h"
-#include "watched.h"
+#include "functions.h"
 
 typedef struct {
   PyObject_HEAD

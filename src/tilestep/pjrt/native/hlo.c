@@ -1,6 +1,7 @@
 /* The HLO of a program that XLA compiles. This is C so that no signal's handler runs inside XLA, which would turn the handler's exception
  * into an error of its own. */
-#include "hlo.h"
+
+#include "functions.h"
 
 #include <string.h>
 

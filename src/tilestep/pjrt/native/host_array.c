@@ -1,7 +1,5 @@
 /* Calls of XLA:CPU's arrays, which compute the values. They need the GIL. */
-#include "host_array.h"
-
-#include "interrupts.h"
+#include "functions.h"
 
 static _Thread_local int in_call;
 

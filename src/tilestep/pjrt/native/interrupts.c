@@ -1,5 +1,5 @@
 /* Interrupts: exceptions that a signal's handler raises in the midst of our work. They are raised again when the work is done. */
-#include "interrupts.h"
+#include "functions.h"
 
 int ts_interrupted(void) { return PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception); }
 PyObject* ts_take_interrupt(void) {

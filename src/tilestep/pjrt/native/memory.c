@@ -1,9 +1,9 @@
 /* Memories of the IPUs. They are never freed, because JAX keeps pointers to them. */
+#include "functions.h"
 #include "memory.h"
 
 #include <stdlib.h>
 
-#include "types.h"
 
 PyTypeObject* ts_memory_type;
 

@@ -4,31 +4,16 @@
  * exception into a PJRT_Error. Functions in the other files then replace those on the path of a dispatch. Most of them need neither Python
  * nor the GIL.
  */
-#include "native.h"
+#include "functions.h"
 
 #include <string.h>
 
 #include "buffer.h"
-#include "buffer_entries.h"
-#include "dry.h"
-#include "errors.h"
 #include "event.h"
-#include "event_entries.h"
-#include "execute.h"
-#include "hlo.h"
-#include "interrupts.h"
 #include "memory.h"
-#include "profiler.h"
-#include "put.h"
 #include "query.h"
-#include "read.h"
-#include "settings.h"
 #include "shape.h"
-#include "shutdown.h"
-#include "tensor.h"
-#include "wait_in_caller.h"
 #include "wait_pool.h"
-#include "watched.h"
 
 enum { TABLES = 2, ENTRIES = 160 };
 static PyObject* handlers[TABLES][ENTRIES];

@@ -3,14 +3,12 @@
  * JAX calls these for every session of the process, whether it uses an IPU or not. A session is made and destroyed in C. It begins, ends
  * and gives its data in Python. JAX holds the GIL meanwhile, or not; a thread of its server for profiles has never had it.
  */
-#include "profiler.h"
+
+#include "functions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "errors.h"
-#include "interrupts.h"
-#include "shutdown.h"
 
 typedef struct {
   PyObject* session; /* Python's, from its begin on */

@@ -2,18 +2,13 @@
  *
  * Python makes the others (buffer.py). It also makes one of PYTHON_EVERY of these, because Python replays the journal now and then.
  */
-#include "put.h"
+
+#include "functions.h"
 
 #include <string.h>
 
 #include "buffer.h"
-#include "dry.h"
 #include "event.h"
-#include "interrupts.h"
-#include "settings.h"
-#include "shutdown.h"
-#include "tensor.h"
-#include "watched.h"
 
 enum { SHAPES = 65536, PYTHON_EVERY = 64 };
 

@@ -3,15 +3,10 @@
  * Python answers for values of a dry run and for elements that the buffer protocol has no letter for (buffer.py). Methods of jaxlib's arrays
  * run no bytecode, so a Ctrl-C waits until the answer is given.
  */
-#include "read.h"
 
 #include "buffer.h"
-#include "dry.h"
-#include "host_array.h"
-#include "interrupts.h"
+#include "functions.h"
 #include "shape.h"
-#include "shutdown.h"
-#include "watched.h"
 
 static void* (*slow_is_deleted)(PJRT_Buffer_IsDeleted_Args*);
 static void* (*slow_pointer)(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args*);

@@ -1,5 +1,6 @@
 /* Whether the settings are still those that Python has looked at. Reading each variable in Python would cost as much as a dispatch. */
-#include "settings.h"
+
+#include "functions.h"
 
 #include <string.h>
 
@@ -32,5 +33,25 @@ PyObject* ts_note_settings(PyObject* module, PyObject* seen) {
   int is = PyObject_IsTrue(seen);
   if (is < 0) return NULL;
   noted = is ? stated() : 0;
+  Py_RETURN_NONE;
+}
+
+volatile long ts_dry;
+
+PyObject* ts_count_dry(PyObject* module, PyObject* change) {
+  (void)module;
+  long more = PyLong_AsLong(change);
+  if (more == -1 && PyErr_Occurred()) return NULL;
+  ts_dry = ts_dry + more;
+  Py_RETURN_NONE;
+}
+
+volatile int ts_watched;
+
+PyObject* ts_set_watched(PyObject* module, PyObject* watched) {
+  (void)module;
+  int is = PyObject_IsTrue(watched);
+  if (is < 0) return NULL;
+  ts_watched = is;
   Py_RETURN_NONE;
 }

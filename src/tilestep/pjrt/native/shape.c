@@ -1,9 +1,9 @@
 /* Shapes of arrays, and layouts: the order of their dimensions in memory. */
+#include "functions.h"
 #include "shape.h"
 
 #include <stdlib.h>
 
-#include "types.h"
 
 PyTypeObject *ts_shape_type, *ts_layout_type;
 

@@ -4,7 +4,8 @@
  * at their next entry they stay in here until the process has ended.
  */
 #define _DEFAULT_SOURCE /* pause */
-#include "shutdown.h"
+
+#include "functions.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,7 +4,8 @@
  * size again and fresh pages cost more than the copy.
  */
 #define _DEFAULT_SOURCE /* madvise */
-#include "tensor.h"
+
+#include "functions.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Helpers for the types that are made in C. */
-#include "types.h"
+#include "functions.h"
 
 void ts_plain_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);

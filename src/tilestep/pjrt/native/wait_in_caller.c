@@ -5,14 +5,10 @@
  * that computes. So a wrapped function that asks (a query) keeps the requests and answers them when it has returned. A wrapped function that
  * waits asks first, waits for the first array that is not ready, and then does its own work.
  */
-#include "wait_in_caller.h"
 
 #include "event.h"
-#include "host_array.h"
-#include "interrupts.h"
+#include "functions.h"
 #include "query.h"
-#include "shutdown.h"
-#include "types.h"
 #include "wait_pool.h"
 
 typedef struct {
