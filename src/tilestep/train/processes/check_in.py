@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from tilestep.train.patience import Aloud
-from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, HandshakeError, Reply, send_without_waiting
-from tilestep.train.processes.challenge import receive_exactly
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, HandshakeError, Reply, receive_exactly, send_without_waiting
 
 TITLE: Final = b"tilestep checkin"
 HELLO: Final = struct.Struct(">II8s")  # num_processes, process_id, and a random number for each run of a process

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.train.processes.watchdog import BEATS
-from tilestep.train.processes.watchdog_lifeline import END
+from tilestep.train.processes.watchdog_lines import END
 
 _ERROR_CHARACTERS: Final = 1000  # of the exception with which a process ends
 _NOTES_CHARACTERS: Final = 300  # of its notes: in which stage of a pipeline it was, say

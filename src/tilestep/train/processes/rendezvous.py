@@ -24,8 +24,7 @@ from jax.experimental import multihost_utils
 from tilestep.errors import ProcessFailedError
 from tilestep.messages import shortened, shown
 from tilestep.train.processes import hosts, messages
-from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
-from tilestep.train.processes.challenge import connect, handshake_with
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
 
 _broadcast: Any = multihost_utils.broadcast_one_to_all
 
@@ -33,7 +32,7 @@ SECRET_BYTES: Final = 32
 ADDRESS_BYTES: Final = 512  # of process 0's address, with the secret
 CONNECT_WALL_S: Final = 60.0  # in which all processes must have connected to process 0
 PURPOSE: Final = b"rendezvous"  # in the proofs
-ANSWER_BYTES: Final = messages.LONGEST_BYTES + 16  # of process 0's answer, for each process
+ANSWER_BYTES: Final = 2 * messages.LONGEST_BYTES + 16  # process 0's answer, for each process, whose message is quoted in it
 
 
 @functools.cache
@@ -102,10 +101,6 @@ class Rendezvous:
                 return _of_messages(connect(host, port, PURPOSE, self.secret, self.me, min(HANDSHAKE_WALL_S, left_s)))
             time.sleep(0.1)
         raise ProcessFailedError(process=0, name=hosts.join(host, port), text=f"cannot be reached within {CONNECT_WALL_S:g} s")
-
-    def host(self) -> str:
-        """This machine's address, as the other processes reach it."""
-        return hosts.listening_host()
 
     def name(self, process: int) -> str:
         """A process's name for messages: its number in the operating system, and its machine."""

@@ -72,7 +72,7 @@ class Transfers:
         self._pulls = self._own_device.platform == "cpu"
         if self._pulls:
             self._first = int.from_bytes(hmac.digest(rendezvous.secret, b"transfers %d" % next(_serial), "sha256")[:_NUMBER_BYTES])  # pyrefly: ignore[possibly-uninitialized-attribute]
-            self._server = _server(self._own_device.client, rendezvous.host())  # pyrefly: ignore[possibly-uninitialized-attribute]
+            self._server = _server(self._own_device.client, hosts.listening_host())  # pyrefly: ignore[possibly-uninitialized-attribute]
             addresses = rendezvous.all_gather(self._server.address())
             self._peers = {other: _peer(self._server, address) for other, address in enumerate(addresses) if other != self._me}  # pyrefly: ignore[possibly-uninitialized-attribute]
 

@@ -18,10 +18,8 @@ import sys
 import time
 from typing import Final, final
 
-from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
-from tilestep.train.processes.challenge import connect, handshake_with
-from tilestep.train.processes.watchdog_lifeline import Lifeline, read_settings
-from tilestep.train.processes.watchdog_lines import Line, Message
+from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
+from tilestep.train.processes.watchdog_lines import Lifeline, Line, Message, read_settings
 from tilestep.train.processes.watchdog_record import Limits, Record
 
 PURPOSE: Final = b"watchdog"  # of the proofs at the hub's port

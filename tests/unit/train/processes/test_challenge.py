@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilestep.train.processes import challenge
-from tilestep.train.processes.acceptor import Acceptor
-from tilestep.train.processes.challenge import connect, handshake_with, receive_exactly
+from tilestep.train.processes import acceptor
+from tilestep.train.processes.acceptor import Acceptor, connect, handshake_with, receive_exactly
 
 pytestmark = pytest.mark.process  # it listens at ports
 SECRET = b"the program's"
@@ -70,16 +69,16 @@ def test_what_was_said_once_does_not_help_a_second_time(hub: Hub) -> None:
     nonce = bytes(32)
     with socket.create_connection(("127.0.0.1", hub.port)) as first, socket.create_connection(("127.0.0.1", hub.port)) as second:
         until = time.monotonic() + LIMIT_WALL_S
-        first.sendall(challenge.TITLE + nonce)
+        first.sendall(acceptor.TITLE + nonce)
         said = nonce + receive_exactly(first, 32, until) + (1).to_bytes(4)
-        proof = said[-4:] + challenge.proof_of(SECRET, b"test member", said)
-        second.sendall(challenge.TITLE + nonce)
+        proof = said[-4:] + acceptor.proof_of(SECRET, b"test member", said)
+        second.sendall(acceptor.TITLE + nonce)
         assert receive_exactly(second, 32, until) != said[32:64]
         second.sendall(proof)
         with pytest.raises(OSError, match=r"ended|reset"):
             receive_exactly(second, 1, until)
         first.sendall(proof)
-        assert receive_exactly(first, 32, until) == challenge.proof_of(SECRET, b"test hub", said)
+        assert receive_exactly(first, 32, until) == acceptor.proof_of(SECRET, b"test hub", said)
 
 
 def test_who_hears_no_proof_says_none_that_helps_and_the_secret_never(hub: Hub) -> None:

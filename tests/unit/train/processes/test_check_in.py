@@ -14,7 +14,7 @@ import pytest
 
 from tilestep.train import patience
 from tilestep.train.patience import Aloud
-from tilestep.train.processes import acceptor, challenge
+from tilestep.train.processes import acceptor
 from tilestep.train.processes.check_in import FRAME, HELLO, TITLE, CheckInServer, Member, check_in, report_mistake
 
 pytestmark = pytest.mark.process  # it listens at ports
@@ -74,7 +74,7 @@ def checked_in(port: Port, count: int, number: int) -> socket.socket:
     """A connection by which a process has checked in that draws no number at random."""
     connection = socket.create_connection(("127.0.0.1", port.number), timeout=LIMIT_WALL_S)
     connection.sendall(TITLE + HELLO.pack(count, number, bytes(8)))
-    assert challenge.receive_exactly(connection, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"here")
+    assert acceptor.receive_exactly(connection, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"here")
     return connection
 
 
@@ -99,7 +99,7 @@ def test_a_count_that_differs_is_named_by_all(port: Port, threads: ThreadPoolExe
         other = threads.submit(came, port, 4, 2)
         text = "ValueError: process 2 was started with num_processes=4, and process 0 with num_processes=3: give all the same"
         assert errors([hub, other]) == [text] * 2
-        assert challenge.receive_exactly(first, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"coun")
+        assert acceptor.receive_exactly(first, FRAME.size, time.monotonic() + LIMIT_WALL_S).startswith(b"coun")
 
 
 def test_a_number_given_twice_is_named_by_all(port: Port, threads: ThreadPoolExecutor) -> None:

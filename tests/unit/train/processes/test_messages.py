@@ -32,7 +32,7 @@ def shown(value: Any) -> Any:
     """What tells values apart that are equal, or are not equal to themselves: types, signs of zero, NaNs, order of keys."""
     match value:
         case float():
-            return "float", struct.pack(">d", value)
+            return "float", "nan" if math.isnan(value) else struct.pack(">d", value)
         case tuple() | list():
             return type(value).__name__, [shown(each) for each in value]
         case dict():
@@ -55,13 +55,15 @@ def test_a_value_arrives_as_it_was(value: Any) -> None:
 @FEW
 @given(st.binary() | VALUES.map(pickle.dumps))
 @example(b"")
-@example(b"d" + b"\xff" * 4)
-@example(b"l\0\0\0\2N")
-@example(b"d\0\0\0\1l\0\0\0\0N")  # a list is no key
-@example(b"d\0\0\0\1t\0\0\0\1l\0\0\0\0N")
-@example(b"d\0\0\0\2TNi\0\0\0\1\1N")  # True and 1 are one key
-@example(b"s\0\0\0\1\xff")
-@example(b"l\0\0\0\1" * 100_000)
+@example(b"{}")
+@example(b'["l",1')
+@example(b'["d",["l"],null]')  # a list is no key
+@example(b'["d",["t",["l"]],null]')
+@example(b'["d",true,null,1,1]')  # True and 1 are one key
+@example(b'["d",1]')
+@example(b'["b","\\u0100"]')
+@example(b'["x"]')
+@example(b"[" * 100_000)
 def test_other_bytes_are_refused_or_carry_a_value(data: bytes) -> None:
     require_refused_or_a_value(data)
 
@@ -118,9 +120,8 @@ def test_depth_is_bounded() -> None:
     assert decode(encode(nested(DEEPEST))) == nested(DEEPEST)
     with pytest.raises(ValueError, match=f"is more than {DEEPEST} values deep: put fewer tuples, lists or dicts in each other"):
         encode(nested(DEEPEST + 1))
-    around = b"l" + (1).to_bytes(4)
-    with pytest.raises(ValueError, match=f"no message: more than {DEEPEST} values deep"):
-        decode(around * (DEEPEST + 1) + b"N")
+    with pytest.raises(ValueError, match=f"no message: .*more than {DEEPEST} values deep"):
+        decode(b'["l",' * (DEEPEST + 1) + b"null" + b"]" * (DEEPEST + 1))
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(ValueError, match="values deep"):
@@ -129,13 +130,7 @@ def test_depth_is_bounded() -> None:
 
 @pytest.mark.parametrize("value", [b"a" * LONGEST_BYTES, ["a" * (LONGEST_BYTES // 2)] * 2, "é" * (LONGEST_BYTES // 2 + 1)])
 def test_length_is_bounded(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"a message to the other processes has 16,\d+,\d+ bytes: at most 16,777,216 can be sent at once"):
+    with pytest.raises(ValueError, match=r"a message to the other processes has \d+,\d+,\d+ bytes: at most 16,777,216 can be sent at once"):
         encode(value)
-    longest = b"a" * (LONGEST_BYTES - 5)
+    longest = b"a" * (LONGEST_BYTES - 8)
     assert decode(encode(longest)) == longest
-
-
-@pytest.mark.parametrize("tag", [b"i", b"s", b"b"])
-def test_a_length_beyond_the_message_is_refused(tag: bytes) -> None:
-    with pytest.raises(ValueError, match=r"no message: 4,294,967,295 bytes should follow byte 5, and 3 do"):
-        decode(tag + b"\xff" * 4 + b"abc")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train.processes import acceptor, challenge, hosts, rendezvous
+from tilestep.train.processes import acceptor, hosts, rendezvous
 from tilestep.train.processes.messages import encode
 from tilestep.train.processes.rendezvous import Rendezvous
 
@@ -97,21 +97,21 @@ def test_what_is_no_message_is_an_error_in_all_and_they_go_on(threads: ThreadPoo
     said = outcomes(threads, [junk if one.me == process else lambda one=one: one.all_gather(None) for one in made])
     for error in said:
         assert isinstance(error, ValueError)
-        assert re.fullmatch(rf"process {process} \(pid .*\) has sent no message: byte 0 is b'j'.*; all processes must run .*", str(error))
+        assert re.fullmatch(rf"process {process} \(pid .*\) has sent no message: .*; all processes must run .*", str(error))
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"junk", "has sent no message: byte 0 is b'j'"),
+        (b"junk", "has sent no message"),
         (encode([b""]), r"has sent \[b''\] instead of the messages of 2 processes; all"),
         (encode(["", ""]), r"has sent \['', ''\] instead of"),
         (encode(2), "has sent 2 instead of"),
         (encode(["\x1b" * 100_000]), r"has sent \['[\\x1b]{1,100}\.\.\.[\\x1b]{1,100}'\] instead of the messages of 2 processes; all"),
         (
             bytes(2 * rendezvous.ANSWER_BYTES + 1),
-            "has sent more than 33,554,464 bytes, the most that a message may have; all processes must",
+            "has sent more than 67,108,896 bytes, the most that a message may have; all processes must",
         ),
         (pickle.dumps([pickle.dumps(None)] * 2), "has sent no message"),
     ],
@@ -181,7 +181,7 @@ def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, 
     hub = threads.submit(Rendezvous, 0, 2, broadcast=broadcast)
     broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
     with pytest.raises(OSError, match=r"ended|reset"):
-        challenge.connect(*broadcast.address, rendezvous.PURPOSE, bytes(32), 1)
+        acceptor.connect(*broadcast.address, rendezvous.PURPOSE, bytes(32), 1)
     member = threads.submit(Rendezvous, 1, 2, broadcast=broadcast)
     made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
@@ -194,7 +194,7 @@ def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: B
     broadcast(np.frombuffer(b" ", np.uint8))
     strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
     for number, stranger in enumerate(strangers):
-        stranger.sendall((challenge.TITLE + bytes(32))[: number % 48])
+        stranger.sendall((acceptor.TITLE + bytes(32))[: number % 48])
         if number % 5 == 0:
             stranger.close()
     members = [threads.submit(Rendezvous, me, 3, broadcast=broadcast) for me in (1, 2)]
@@ -218,8 +218,8 @@ def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broa
 
 
 def test_a_rendezvous_is_where_this_process_listens_and_nowhere_else(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    made = connected(threads, broadcast, 2)
-    assert broadcast.address[0] == made[0].host() == made[1].host() == hosts.LOOPBACK
+    connected(threads, broadcast, 2)
+    assert broadcast.address[0] == hosts.listening_host() == hosts.LOOPBACK
     with pytest.raises(ConnectionRefusedError):  # all have come
         socket.create_connection(broadcast.address)
 
