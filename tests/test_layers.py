@@ -63,7 +63,6 @@ USES_JAX = ("pjrt", "settings", "tracing", *RUNTIME, *FRONTENDS, *DOORS)
 PJRT_ROOMS = ("jax_private", "running", "table", "programs")  # an import may point up this list, never down
 PJRT_SHARED = ("_native", "platform")  # any room may import these; `plugin` may import anything, and no file imports it
 TRAIN_TOP = (
-    "calling",
     "ctrl_c",
     "datasets",
     "jaxprs",

@@ -16,9 +16,8 @@ from tilestep.planner.search import search
 from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
 from tilestep.train import LayerCost, Partition
-from tilestep.train.calling import name_of
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.other_arguments import items_of, name_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.pipeline.arguments import ties_of
 from tilestep.train.planned import GivenOptions
 from tilestep.train.untyped import Pytree

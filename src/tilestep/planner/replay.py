@@ -23,7 +23,7 @@ from tilestep.profiling.plugin import initialize
 from tilestep.sim import EventKind, System
 from tilestep.sim.mark import cycles_between
 from tilestep.train import LayerCost, Partition, Pipeline
-from tilestep.train.calling import name_of
+from tilestep.train.other_arguments import name_of
 from tilestep.train.untyped import jax as _jax
 
 _UPDATES: Final = 2  # the first loads the programs, and each further one takes as long as the second

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
 from tilestep.recording.schema import TABLES
-from tilestep.recording.tables import Tables
-from tilestep.recording.with_tables import Replaced
+from tilestep.recording.tables import Replaced, Tables
 
 BEGIN: Final = "begin_unix_ns"  # note of a trace's manifest
 MERGED: Final = "merged"  # note of a merged one: {"emulated": how many have emulated time of their own, "pid": whose it has}

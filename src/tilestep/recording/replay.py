@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from tilestep.errors import RecordingError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
 from tilestep.plan.steps import Program
+from tilestep.recording.call_tables import has_history, history_of
+from tilestep.recording.capture import event_columns, lane_row
 from tilestep.recording.history import History
+from tilestep.recording.schema import TABLES
+from tilestep.recording.tables import Replaced, Tables
 from tilestep.sim import calls as made
 from tilestep.sim.call_log import MAX_PARTS
 from tilestep.sim.calls import Call, Moment
@@ -113,3 +119,30 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 system.accumulated(batch, steps)
             case made.MomentCall(number):
                 moments[number] = system.moment()
+
+
+def with_all_events(tables: Tables, history: History | None = None) -> Tables:
+    """The recording with the events of all its runs.
+
+    Args:
+        tables: a recording with its whole journal.
+        history: that `history_of` gives of it, if the caller has it already.
+
+    Returns:
+        The same with other tables `lanes` and `events`.
+
+    Raises:
+        RecordingError: if the journal was not kept, was cut, or cannot be played.
+    """
+    if not has_history(tables):
+        raise RecordingError("this recording has no journal, so the events that it left out are lost: record it with one")
+    history = history or history_of(tables)
+    if not history.complete:
+        raise RecordingError("the journal of this recording was cut, so the events that it left out are lost: record fewer runs")
+    system = replay_of_file(history, record=True)
+    start = history.snapshot.dispatches
+    runs = {start + row: row for row in range(tables.rows("runs"))}
+    programs = {key: row for row, key in enumerate(tables.column("programs", "key").tolist())}
+    rows = [lane_row(lane) for lane in system.lanes]
+    lanes = {name: np.array([row[name] for row in rows], np.int64) for name in TABLES["lanes"]}
+    return Replaced(tables, {"lanes": lanes, "events": event_columns(system.all_rows(), programs=programs, runs=runs)})

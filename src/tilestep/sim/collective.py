@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import climb, diameter, hops, machine_of, rack_of, rack_of_way, side_of
 from tilestep.plan.steps import Collective
-from tilestep.sim.resources import Resource, gateway_of, link_of
+from tilestep.sim.channel import Resource, gateway_of, link_of
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 

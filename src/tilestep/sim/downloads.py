@@ -8,10 +8,9 @@ from typing import final
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.execute import Execution
 from tilestep.sim.lockstep import Lockstep
-from tilestep.sim.residency import IpuState, Value
+from tilestep.sim.residency import IpuState, Value, require_not_donated
 from tilestep.sim.run import Part
 from tilestep.sim.sync import sync_cycles
-from tilestep.sim.values import require_not_donated
 
 
 @final

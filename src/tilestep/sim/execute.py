@@ -14,11 +14,11 @@ from typing import Final, final
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
 from tilestep.sim.causes import cause_of, freed_by, note, note_beside, note_link_beside, note_move, note_transfer
+from tilestep.sim.channel import Load, Resources
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.resources import Load, Resources
 from tilestep.sim.run import Part, Run, Share, Step
 from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_seconds

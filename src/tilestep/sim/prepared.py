@@ -9,11 +9,10 @@ from typing import final
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.channel import Load
 from tilestep.sim.ledger import ProgramLedger, ProgramTotals
-from tilestep.sim.residency import IpuState, Partition, Value
-from tilestep.sim.resources import Load
+from tilestep.sim.residency import IpuState, Partition, Value, donated_value, existing_value, unknown_value
 from tilestep.sim.sync import sync_cycles
-from tilestep.sim.values import donated_value, existing_value, unknown_value
 
 Input = tuple[int, bool, bool]  # bytes; whether it stays in pinned_host and never streams in whole; whether a result takes over its SRAM
 Output = tuple[int, bool, bool]  # bytes; whether it takes over an argument's SRAM; whether the program itself writes it to pinned_host

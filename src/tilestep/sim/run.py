@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final
 
 from tilestep.sim.body import NO_CALLS, BodyCycles, Calls
+from tilestep.sim.channel import Load
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.resources import Load
 
 Scope = Literal[
     "own",  # nobody else: a step within an IPU

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
 
+from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
-from tilestep.sim.channel import Channel
+from tilestep.sim.channel import Channel, Resource, Resources
+from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
+from tilestep.sim.part_builder import PartBuilder
+from tilestep.sim.prepared import PreparedPrograms
 from tilestep.sim.residency import Group, IpuState, Partition, TileUse, Value
-from tilestep.sim.resources import Resource, Resources
 
 Spans = tuple[tuple[int, int], ...]  # (start, end) for which a channel is busy
 
@@ -33,6 +37,9 @@ class ValueState:
     streamed_at: int
     noted: int
     written: bool
+
+
+_SAME: Final = tuple(field.name for field in fields(ValueState) if field.name not in ("number", "made_by", "streamed_to"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,33 +119,16 @@ class Snapshot:
 
 def value_state(number: int, value: Value) -> ValueState:
     """A value as plain data."""
-    return ValueState(
-        number=number,
-        ipu=value.ipu,
-        size_bytes=value.size_bytes,
-        ready=value.ready,
-        epoch=value.epoch,
-        host_ready=value.host_ready,
-        memory_ready=value.memory_ready,
-        made_by=0 if value.made_by is None else value.made_by.key,
-        layout=value.layout,
-        made_in=value.made_in,
-        streamed_to=0 if value.streamed_to is None else value.streamed_to.key,
-        streamed_in=value.streamed_in,
-        streamed_at=value.streamed_at,
-        noted=value.noted,
-        written=value.written,
-    )
+    made_by, streamed_to = (0 if ledger is None else ledger.key for ledger in (value.made_by, value.streamed_to))
+    same: dict[str, Any] = {name: getattr(value, name) for name in _SAME}
+    return ValueState(number=number, made_by=made_by, streamed_to=streamed_to, **same)
 
 
 def restored_value(state: ValueState, ledgers: Mapping[int, ProgramLedger]) -> Value:
     """The value of `value_state`. Raises: KeyError if a program that it names has no ledger."""
-    made_by = ledgers[state.made_by] if state.made_by else None
-    value = Value(state.ipu, state.size_bytes, state.ready, state.epoch, state.host_ready, made_by)
-    value.memory_ready, value.layout, value.made_in = state.memory_ready, state.layout, state.made_in
-    value.streamed_to = ledgers[state.streamed_to] if state.streamed_to else None
-    value.streamed_in, value.streamed_at, value.noted, value.written = state.streamed_in, state.streamed_at, state.noted, state.written
-    return value
+    made_by, streamed_to = (ledgers[key] if key else None for key in (state.made_by, state.streamed_to))
+    same: dict[str, Any] = {name: getattr(state, name) for name in _SAME}
+    return Value(made_by=made_by, streamed_to=streamed_to, **same)
 
 
 def ledger_state(ledger: ProgramLedger) -> LedgerState:
@@ -254,3 +244,83 @@ def _bytes_of(use: TileUse) -> tuple[int, int, int, int]:
 def _use(sizes: tuple[int, int, int, int]) -> TileUse:
     code, fixed, resident, transient = sizes
     return TileUse(code_bytes=code, fixed_bytes=fixed, resident_bytes=resident, transient_bytes=transient)
+
+
+class Parts(NamedTuple):
+    """All that a system consists of, beside its counters."""
+
+    machine: MachineSpec
+    ipus: Sequence[IpuState]
+    execution: Execution
+    builder: PartBuilder
+    programs: PreparedPrograms
+    partitions: MutableMapping[str, Partition]  # by group
+    values: MutableMapping[int, Value]
+
+
+def take_snapshot(parts: Parts, *, host_cycle: int, dispatches: int, moments: int) -> Snapshot:
+    """The state of a system in which no group's work waits to be played."""
+    numbers = {value: number for number, value in parts.values.items()}
+    return Snapshot(
+        host_cycle=host_cycle,
+        horizon=parts.execution.horizon,
+        dispatches=dispatches,
+        epochs=parts.builder.epochs,
+        moments=moments,
+        ipus=tuple(map(ipu_snapshot, parts.ipus)),
+        partitions=partition_states(parts.partitions, parts.programs.partitions()),
+        groups=tuple(group_state(name, ipu, group, numbers) for (name, ipu), group in parts.builder.known_groups.items()),
+        ledgers=tuple(map(ledger_state, parts.programs.ledgers().values())),
+        values=tuple(value_state(number, value) for number, value in parts.values.items()),
+        channels=channel_states(parts.execution.resources),
+    )
+
+
+def restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
+    """Puts a new system into a state.
+
+    Raises: ValueError if the state is of more IPUs, or names what is not there.
+    """
+    require_programs(snapshot, programs)
+    machine = parts.machine
+    if len(snapshot.ipus) > machine.num_ipus:
+        raise ValueError(f"the snapshot is of {len(snapshot.ipus)} IPUs, but machine '{machine.name}' has {machine.num_ipus}")
+    if any(not 0 <= ipu < machine.num_ipus for ipu in _ipus_of(snapshot)):
+        raise ValueError(f"the snapshot names an IPU that machine '{machine.name}' does not have: it has 0 to {machine.num_ipus - 1}")
+    try:
+        _restore(parts, snapshot, programs)
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"the snapshot names {error}, which it does not have") from None
+
+
+def _ipus_of(snapshot: Snapshot) -> list[int]:
+    return [
+        *(value.ipu for value in snapshot.values),
+        *(ipu for partition in snapshot.partitions for ipu in (*partition.members, *partition.ipus)),
+        *(group.ipu for group in snapshot.groups),
+    ]
+
+
+def _restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
+    parts.execution.horizon, parts.builder.epochs = snapshot.horizon, snapshot.epochs
+    for group in snapshot.groups:
+        parts.builder.known_groups[group.name, group.ipu] = restored_group(group, programs)
+    for state, of_ipu in zip(parts.ipus, snapshot.ipus, strict=False):
+        restore_ipu(state, of_ipu, parts.builder.known_groups)
+    restore_channels(parts.execution.resources, snapshot.channels)
+    for of_program in snapshot.ledgers:
+        restore_ledger(parts.programs.ledger(programs[of_program.key], of_program.key), of_program)
+    for part in snapshot.partitions:
+        if part.key:
+            partition = parts.programs.get(programs[part.key], part.key, part.ipus).partition
+        else:
+            partition = parts.partitions[part.group] = Partition()
+        partition.paid_entry = part.paid_entry
+        for ipu in part.members:
+            parts.ipus[ipu].join(partition)
+    ledgers = parts.programs.ledgers()
+    for value in snapshot.values:
+        parts.values[value.number] = restored_value(value, ledgers)
+    for group in snapshot.groups:
+        stays = (parts.values.get(value.number) or restored_value(value, ledgers) for value in group.stays)
+        parts.builder.known_groups[group.name, group.ipu].stays.update(dict.fromkeys(stays))

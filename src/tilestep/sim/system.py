@@ -24,13 +24,11 @@ from tilestep.sim.mark import Mark
 from tilestep.sim.part_builder import PartBuilder
 from tilestep.sim.prepared import PreparedPrograms
 from tilestep.sim.recurrence import Standing, Sums, advance, standing
-from tilestep.sim.residency import IpuState, Partition, TileUse, Value
+from tilestep.sim.residency import IpuState, Partition, TileUse, Value, require_new, require_not_donated, require_value, unknown_value
 from tilestep.sim.run import Part, Run
-from tilestep.sim.snapshot import Snapshot
-from tilestep.sim.state import Parts, restore, take_snapshot
+from tilestep.sim.snapshot import Parts, Snapshot, restore, take_snapshot
 from tilestep.sim.sync import host_set
 from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Timeline, Trace, Trip
-from tilestep.sim.values import require_new, require_not_donated, require_value, unknown_value
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed

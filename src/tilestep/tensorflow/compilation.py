@@ -19,7 +19,7 @@ from tilestep.tensorflow.residency import Home, residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, tf, v1
-from tilestep.train.calling import name_of
+from tilestep.train.other_arguments import name_of
 from tilestep.train.untyped import jax
 
 _IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from tilestep.hints import devices_beside
 from tilestep.messages import shortened, shown
+from tilestep.train.untyped import Pytree
 
 MOST_ITEMS: Final = 1_000_000  # of what does not say how many it has
 
@@ -197,3 +198,21 @@ def devices_of(devices: Any) -> tuple[Any, ...]:
     if others:
         raise TypeError(f"devices has {shown(others[0])}: it must have jax.Devices; select_devices(ids=[...]) finds them by their numbers")
     return found
+
+
+Body = Callable[..., Any]
+Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, values for the outfeed)
+
+
+def name_of(function: Any) -> str:
+    """How messages and programs call a function."""
+    return str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
+
+
+def arguments_of(element: Pytree) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An element as arguments: a tuple's or list's items, a mapping with string keys as keywords, anything else as it is."""
+    if isinstance(element, tuple | list):
+        return tuple(element), {}
+    if isinstance(element, Mapping) and all(isinstance(key, str) for key in element):
+        return (), dict(element)
+    return (element,), {}

@@ -15,11 +15,11 @@ from tests.unit.sim.test_lockstep import at_random
 from tests.unit.sim.toy import Host
 from tilestep.advice.lines import host_lines
 from tilestep.errors import RecordingError
-from tilestep.recording.all_runs import with_all_events
 from tilestep.recording.call_tables import history_of
 from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import begin_history, history_since
+from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import TABLES, TEXTS
 from tilestep.recording.sums import Compiled, Span
 from tilestep.sim import call_log

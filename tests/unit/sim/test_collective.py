@@ -11,8 +11,8 @@ from tilestep.machine.fields import Topology
 from tilestep.machine.spec import LinkSpec
 from tilestep.machine.topology import hops
 from tilestep.plan.steps import Collective
+from tilestep.sim.channel import gateway_of, link_of
 from tilestep.sim.collective import CollectiveCost, Link, collective_cost, links_between, loads_of, ring_order
-from tilestep.sim.resources import gateway_of, link_of
 
 
 def cost(what: Collective, num_ipus: int) -> CollectiveCost:

@@ -17,8 +17,7 @@ from tilestep.machine import MachineSpec, SyncPattern
 from tilestep.plan.steps import Collective, Counts, HostCall, Loop, Node, Program, Series
 from tilestep.sim import Event
 from tilestep.sim.body import body_cost
-from tilestep.sim.channel import Channel
-from tilestep.sim.resources import Resource
+from tilestep.sim.channel import Channel, Resource
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

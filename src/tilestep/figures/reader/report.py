@@ -16,12 +16,12 @@ from tilestep.figures.reader.execution import Execution
 from tilestep.figures.reader.system import System
 from tilestep.figures.records import SCHEMA_VERSION
 from tilestep.messages import plain, shown
-from tilestep.recording.all_runs import with_all_events
 from tilestep.recording.call_tables import history_of
 from tilestep.recording.container import read_recording
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_from_document
 from tilestep.recording.merge import are_of_one_job, merged
+from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import SUFFIX
 from tilestep.recording.tables import Tables, json_text
 

@@ -456,3 +456,19 @@ def program_arguments(program_shape: bytes) -> Iterator[tuple[int, ...]]:
 def stablehlo_version() -> list[int]:
     """The newest StableHLO that this jaxlib reads."""
     return [int(part) for part in stablehlo.get_current_version().split(".")]
+
+
+def make_client(platform: str, options: dict[str, str]) -> Any:
+    """Another client of a registered plugin. JAX takes a backend from the devices that it is given, so they work as any others.
+
+    Args: options: that the plugin gets.
+    """
+    if not xla_client.pjrt_plugin_initialized(platform):
+        xla_client.initialize_pjrt_plugin(platform)
+    return xla_client.make_c_api_client(platform, options, None)
+
+
+@functools.cache
+def analysis_host(num_devices: int) -> HostClient:
+    """XLA:CPU, which partitions programs for so many devices and computes nothing."""
+    return make_host_client(num_devices)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilestep.pjrt.jax_private.dialects import hlo, ir
-from tilestep.pjrt.jax_private.mlir import entries, walk
+from tilestep.pjrt.jax_private.mlir import entries, hlo, ir, walk
 
 _CONVOLUTION: Final = "stablehlo.convolution"
 _QUICK_DTYPES: Final = frozenset({"f16", "f32"})

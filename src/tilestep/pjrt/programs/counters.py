@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilestep.pjrt.jax_private.dialects import func, hlo, ir, sdy
-from tilestep.pjrt.jax_private.mlir import custom_call_target, entries, walk
+from tilestep.pjrt.jax_private.mlir import custom_call_target, entries, func, hlo, ir, sdy, walk
 
 SITE_ATTRIBUTE = "tilestep.site"
 _FRONTEND = "mhlo.frontend_attributes"

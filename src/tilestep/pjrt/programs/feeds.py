@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET, UNKNOWN_ZERO_TARGET
-from tilestep.pjrt.jax_private.dialects import hlo, ir
+from tilestep.pjrt.jax_private.mlir import hlo, ir
 
 _NOT_CHEAP: Final = 4096  # operations; XLA:CPU takes a program with less than 1,000 for cheap
 

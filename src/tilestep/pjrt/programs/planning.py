@@ -7,8 +7,8 @@ from typing import Any, Final
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PlanOptions
-from tilestep.pjrt.jax_private import compat, lowering, mlir, signature
-from tilestep.pjrt.jax_private.unregistered_clients import analysis_host
+from tilestep.pjrt.jax_private import compat, lowering, mlir
+from tilestep.pjrt.jax_private.compat import analysis_host
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
 from tilestep.pjrt.programs.sizes import require_countable
@@ -43,7 +43,7 @@ def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, opti
     with compat.make_context() as context:
         context.allow_unregistered_dialects = True
         module = compat.parse_program(code, context)
-        signature.drop_tokens(module)
+        mlir.drop_tokens(module)
         name = mlir.module_name(module)
         replicas, partitions = mlir.num_devices(module)
         count = replicas * partitions
@@ -51,7 +51,7 @@ def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, opti
             raise ValueError(f"program {shown(name)} is for {count} IPUs; {machine.name} has {machine.num_ipus}")
         require_countable(module, count, machine.ipu)
         if resident:
-            signature.keep_arguments(module)
+            mlir.keep_arguments(module)
         functions = callbacks.renumber(module)
         host = analysis_host(count)
         settings = lowering.host_options(replicas, partitions).SerializeAsString()

@@ -10,8 +10,7 @@ import jax
 
 from tilestep.errors import TileMemoryError
 from tilestep.machine.spec import IpuSpec
-from tilestep.pjrt.jax_private.dialects import ir
-from tilestep.pjrt.jax_private.mlir import walk
+from tilestep.pjrt.jax_private.mlir import ir, walk
 from tilestep.units import ceil_div
 
 _BOUND_BYTES = 1 << 63

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol, final
 
 from tilestep import hints
@@ -14,8 +15,29 @@ from tilestep.pjrt import _native
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, RawEntry, Run, Upload, named
 from tilestep.pjrt.running.host_notes import Contents, current_line
-from tilestep.pjrt.running.unseen_waits import wait_unseen
 from tilestep.sim.calls import Accumulated, Copy, Moment, Put, Read, Wait
+
+_is_under_way: ContextVar[bool] = ContextVar("tilestep_unseen_wait", default=False)
+is_under_way: Callable[[], bool] = _is_under_way.get  # whether JAX asks for a value's address only because of `wait_unseen`
+
+
+def wait_unseen(array: Any) -> bool:
+    """Waits for an array of the platform without telling JAX.
+
+    Returns: False if the array is of another platform or has no value; then JAX's own wait says why.
+    """
+    if any(device.platform != PLATFORM for device in array.devices()):
+        return False
+    token = _is_under_way.set(True)
+    try:
+        for shard in array.addressable_shards:
+            shard.data.unsafe_buffer_pointer()
+    except RuntimeError:
+        return False
+    finally:
+        _is_under_way.reset(token)
+    return True
+
 
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 

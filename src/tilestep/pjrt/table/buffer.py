@@ -16,8 +16,8 @@ import numpy as np
 
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
-from tilestep.pjrt.running import unseen_waits
 from tilestep.pjrt.running.dry import DryArray, DryForm, DryMode
+from tilestep.pjrt.running.journal import is_under_way
 from tilestep.pjrt.table import capi, layouts
 from tilestep.pjrt.table.client import the_client
 from tilestep.pjrt.table.device import Device, device_at, device_of_memory
@@ -244,7 +244,7 @@ def buffer_copy_raw_to_host(args: capi.PJRT_Buffer_CopyRawToHost_Args) -> None:
 @entry_point("PJRT_Buffer_UnsafePointer")
 def buffer_unsafe_pointer(args: capi.PJRT_Buffer_UnsafePointer_Args) -> None:
     array = _live_array(_buffer(args.buffer))
-    if unseen_waits.is_under_way():  # the address is not used
+    if is_under_way():  # the address is not used
         array.block_until_ready()
         args.buffer_pointer = 0
         return

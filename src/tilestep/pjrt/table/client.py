@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import threading
+from collections import deque
 from collections.abc import Mapping
 from ctypes import addressof, c_int32
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, final
 
 import jax
 
@@ -17,15 +20,14 @@ from tilestep.errors import SettingsError
 from tilestep.machine import MachineSpec, changed_machine, load_machine
 from tilestep.messages import shown
 from tilestep.pjrt import _native
-from tilestep.pjrt.jax_private import compat, unregistered_clients
-from tilestep.pjrt.jax_private.unregistered_clients import analysis_host
+from tilestep.pjrt.jax_private import compat
+from tilestep.pjrt.jax_private.compat import analysis_host
 from tilestep.pjrt.jax_private.versions import warn_if_untested
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running import timeline
 from tilestep.pjrt.running.door import Door, Reports
 from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.player import Player
-from tilestep.pjrt.running.programs_in_flight import InFlight
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
@@ -49,6 +51,32 @@ from tilestep.settings import (
     stated_settings,
     warn_of_unknown_variables,
 )
+
+_MOST_IN_FLIGHT: Final = 8  # of XLA's 32, because each thread that starts programs may go one beyond
+
+
+@final
+class InFlight:
+    """The programs over several devices that were started last. Safe for use by several threads.
+
+    Attributes: add: notes that a program was started, by the token of its end. It runs no bytecode, so no interrupt can come before it.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: deque[Any] = deque()
+        self._lock = threading.Lock()
+        self.add = self._tokens.append
+
+    def make_room(self) -> None:
+        """Waits until another program may be started."""
+        while len(self._tokens) >= _MOST_IN_FLIGHT:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                token = self._tokens[0]
+                with contextlib.suppress(Exception):  # reading the results says what failed
+                    token.block_until_ready()
+                with self._lock:
+                    if self._tokens[0] is token:
+                        self._tokens.popleft()
 
 
 class Client:
@@ -163,7 +191,7 @@ def client_beside(settings: Settings, dry_mode: DryMode) -> tuple[Client, list[A
     number = str(len(_beside))
     client = _beside[number] = immortal(Client(settings, None, dry_mode))
     assert client.host  # which starts what waits for values
-    return client, unregistered_clients.make_client(PLATFORM, {_BESIDE: number}).devices()
+    return client, compat.make_client(PLATFORM, {_BESIDE: number}).devices()
 
 
 def the_client() -> Client:

@@ -13,14 +13,21 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from tilestep.messages import shortened, shown
-from tilestep.train.calling import arguments_of
 from tilestep.train.gradients.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.numbers import whole_number
 from tilestep.train.offload import Offload, choice_for, in_memories_of, on_device, placed, platform_of, transformation
 from tilestep.train.optimizers.initial_state import in_one_program
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
-from tilestep.train.other_arguments import belongs_to, bool_or_number, require_bool, require_dtype, require_function, require_one_of
+from tilestep.train.other_arguments import (
+    arguments_of,
+    belongs_to,
+    bool_or_number,
+    require_bool,
+    require_dtype,
+    require_function,
+    require_one_of,
+)
 from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
 from tilestep.train.replicas.collectives import cross_replica, reduced_gradients, require_replica_reduction
 from tilestep.train.replicas.replicas import Replicas

@@ -8,9 +8,9 @@ from contextvars import ContextVar
 from typing import Any, Final, Literal, TypeVar, cast
 
 from tilestep.messages import shown
-from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
 from tilestep.train.jaxprs import programs_of
+from tilestep.train.other_arguments import Body, name_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

@@ -11,9 +11,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jax.tree_util import tree_flatten, tree_leaves
 
-from tilestep.train.calling import Body
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
+from tilestep.train.other_arguments import Body
 from tilestep.train.untyped import Pytree, Structure
 
 P = TypeVar("P")

@@ -7,8 +7,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.train.calling import Step
 from tilestep.train.offload import is_on_host
+from tilestep.train.other_arguments import Step
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

@@ -11,7 +11,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tilestep import hints
-from tilestep.train.calling import Body, name_of
 from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.infeed_queue import InfeedQueue
@@ -26,7 +25,7 @@ from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bools, require_kind
+from tilestep.train.other_arguments import Body, name_of, require_bools, require_kind
 from tilestep.train.patience import Aloud
 from tilestep.train.planned import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas

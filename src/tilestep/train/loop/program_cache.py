@@ -16,13 +16,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tilestep import hints
-from tilestep.train.calling import Body, Step, name_of
 from tilestep.train.convolutions import ConvolvingProgram
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, in_loop
 from tilestep.train.loop import finite, update_pattern
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
+from tilestep.train.other_arguments import Body, Step, name_of
 from tilestep.train.planned import CompilerOptions, planned
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

@@ -11,9 +11,9 @@ from jax.extend.core import jaxpr_as_fun
 from jax.typing import ArrayLike
 
 from tilestep.messages import shortened
-from tilestep.train.calling import Body, Step, arguments_of, name_of
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue, collecting
 from tilestep.train.offload import is_on_host
+from tilestep.train.other_arguments import Body, Step, arguments_of, name_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 

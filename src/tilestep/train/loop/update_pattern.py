@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep import hints
-from tilestep.train.calling import Body, Step
 from tilestep.train.gradients.accumulation import AccumulationState
 from tilestep.train.offload import platform_of
+from tilestep.train.other_arguments import Body, Step
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 

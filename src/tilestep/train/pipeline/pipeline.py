@@ -14,7 +14,6 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from tilestep import hints
-from tilestep.train.calling import name_of
 from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -27,6 +26,7 @@ from tilestep.train.other_arguments import (
     bool_or_number,
     devices_of,
     items_of,
+    name_of,
     refuse_misplaced,
     require_bools,
     require_dtype,

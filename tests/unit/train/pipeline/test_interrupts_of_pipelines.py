@@ -20,9 +20,9 @@ import pytest
 from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, some_events, some_gaps, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
-from tilestep.train.calling import arguments_of
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
+from tilestep.train.other_arguments import arguments_of
 from tilestep.train.pipeline.pipeline import Pipeline
 
 COUNT, UPDATES, WIDTH = 4, 6, 8

@@ -14,9 +14,8 @@ from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.parameter_loads import Mover
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
-from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.routes import Routes, routes
-from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, calls_python, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, accumulators_away, make_update

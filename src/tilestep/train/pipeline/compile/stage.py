@@ -6,9 +6,10 @@ A forward program returns the stage's outputs and the values that its backward n
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import jax
 from jax.extend.core import JaxprEqn
@@ -326,3 +327,16 @@ def _replaced(values: Arrays, indices: Sequence[int], new: Arrays) -> list[jax.A
     for index, value in zip(indices, new, strict=True):
         replaced[index] = value
     return replaced
+
+
+_CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
+
+
+def calls_python(stage: Stage, *, training: bool) -> bool:
+    """Whether a stage calls Python, which may raise. Args: training: whether its gradient is computed, too."""
+    return _is_call_in(stage.text) or (training and _is_call_in(stage.gradient_text))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_call_in(text: str) -> bool:
+    return bool(_CALLS_PYTHON.search(text))

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax.sharding import Sharding
 
-from tilestep.train.calling import arguments_of
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.narrow import require_held
 from tilestep.train.jax_private import device_put
 from tilestep.train.jax_private.compiled_call import become_plain
+from tilestep.train.other_arguments import arguments_of
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

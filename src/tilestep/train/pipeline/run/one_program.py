@@ -13,8 +13,7 @@ from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.compile.python_calls import calls_python
-from tilestep.train.pipeline.compile.stage import Stage
+from tilestep.train.pipeline.compile.stage import Stage, calls_python
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of

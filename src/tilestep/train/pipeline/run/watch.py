@@ -8,8 +8,7 @@ from typing import Any, Final, final
 from tilestep.errors import NotFiniteError
 from tilestep.train.jaxprs import is_real
 from tilestep.train.patience import Aloud
-from tilestep.train.pipeline.compile.python_calls import calls_python
-from tilestep.train.pipeline.compile.stage import Stage
+from tilestep.train.pipeline.compile.stage import Stage, calls_python
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.schedules.schedule import Kind, Task
