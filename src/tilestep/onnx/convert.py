@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.values import has_room, is_known, jax_dtype, known, module_of
+from tilestep.onnx.values import Array, has_room, is_known, jax_dtype, known, module_of
 
 _INFINITE: Final = tuple(  # types of 8 bits that may limit what is too large
     map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz))
@@ -170,7 +170,7 @@ def _truncated(x: Any, dtype: np.dtype[Any]) -> Any:
     return signed.astype(dtype)
 
 
-def _ended(real: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _ended(real: Array, dtype: np.dtype[Any]) -> Array:
     """Whole numbers as integers; what is beyond them becomes the nearest end."""
     limits = np.iinfo(dtype)
     low, high = real <= float(limits.min), real >= float(limits.max)
@@ -198,7 +198,7 @@ def _power_of_two(x: Any, saturate: bool, round_mode: str) -> Any:
     return code.view(_POWERS) if is_known(code) else lax.bitcast_convert_type(code, _POWERS)
 
 
-def _of_text(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _of_text(x: Array, dtype: np.dtype[Any]) -> Array:
     """Conversions from and to text."""
     made = np.empty(x.shape, _TEXT if dtype == _TEXT else _plain(dtype))
     for index in np.ndindex(x.shape):

@@ -7,13 +7,14 @@ import mmap
 import os
 import stat
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from tilestep.onnx.errors import OnnxError, UnsafeModelError
+from tilestep.onnx.values import Array
 
 _BITS_PER_ELEMENT: Final[dict[int, int]] = {  # types with several in a byte
     onnx.TensorProto.INT4: 4,
@@ -35,9 +36,9 @@ class Folder:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._files: dict[str, np.ndarray[Any, Any]] = {}
+        self._files: dict[str, Array] = {}
 
-    def array(self, tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    def array(self, tensor: onnx.TensorProto) -> Array:
         """The array of a tensor that stands in a file.
 
         Raises: UnsafeModelError for a file beyond the folder; OnnxError if the file is not there, or does not have the tensor.
@@ -59,7 +60,7 @@ class Folder:
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
         return np.frombuffer(part, dtype=dtype).reshape(tensor.dims)
 
-    def _content(self, location: str, name: str) -> np.ndarray[Any, Any]:
+    def _content(self, location: str, name: str) -> Array:
         if location not in self._files:
             descriptor = self._open(location, name)
             try:

@@ -14,10 +14,9 @@ from tilestep.onnx.graph import Graph, Node, Preparation, is_constant, reads, wi
 from tilestep.onnx.ops.conv import conv
 from tilestep.onnx.ops.linalg import matmul
 from tilestep.onnx.ops.norm import batch_norm, batch_norm_by_outputs
+from tilestep.onnx.values import Array
 
 _NORMS: Final = (batch_norm, batch_norm_by_outputs)
-
-Array = np.ndarray[Any, Any]
 
 
 def with_known_weights(graph: Graph, opset: Mapping[str, int]) -> tuple[Graph, dict[str, Array]]:

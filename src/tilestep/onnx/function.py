@@ -20,7 +20,7 @@ from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
 from tilestep.onnx.load import Loaded
 from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
-from tilestep.onnx.values import SequenceValue, node_by_node
+from tilestep.onnx.values import Array, SequenceValue, node_by_node
 from tilestep.onnx.weights import not_finite, weights_of
 
 Trainable = Callable[[str], bool] | Collection[str]
@@ -93,8 +93,6 @@ def _names_of(graph: Graph) -> list[str]:
 
 _NO_NAMES: Final = frozenset({"", "main_graph", "torch_jit", "torch-jit-export"})  # which PyTorch gives to every graph
 _MOST_RUN_PROGRAMS: Final = 16  # one for each set of static inputs
-
-Array = np.ndarray[Any, Any]
 
 
 class ModelFunction:

@@ -15,6 +15,7 @@ from onnx import defs, helper, numpy_helper
 from tilestep.messages import shown
 from tilestep.onnx.errors import OnnxError, UnsafeModelError, UnsupportedOpError
 from tilestep.onnx.registry import Operator, find, plain_domain
+from tilestep.onnx.values import Array
 
 MOST_DEPTH: Final = 64  # of subgraphs in subgraphs, and of functions that call functions
 _SHOWN_NODES_OF_MISSING: Final = 3
@@ -78,7 +79,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
-    initializers: Mapping[str, np.ndarray[Any, Any]]
+    initializers: Mapping[str, Array]
     outer: frozenset[str]
 
 
@@ -105,7 +106,7 @@ class Preparation:
         graph: onnx.GraphProto,
         opsets: Mapping[str, int],
         *,
-        initializers: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        initializers: Mapping[str, Array] | None = None,
         depth: int = 0,
     ) -> Graph:
         """Prepares a graph.
@@ -129,7 +130,7 @@ class Preparation:
         inputs: tuple[str, ...],
         outputs: tuple[str, ...],
         opsets: Mapping[str, int],
-        initializers: Mapping[str, np.ndarray[Any, Any]],
+        initializers: Mapping[str, Array],
         *,
         given: Mapping[str, onnx.AttributeProto] | None = None,
         depth: int,
@@ -249,7 +250,7 @@ def versions_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {plain_domain(entry.domain): entry.version for entry in imports}
 
 
-def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto) -> Array:
     """The array of a tensor that stands in the model itself. Raises: OnnxError if it is damaged, or stands elsewhere."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise OnnxError(f"tensor '{tensor.name}' stands in another file, which only initialisers of the main graph may do")

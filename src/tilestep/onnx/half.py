@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx
@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 from tilestep.onnx.demand import demanded
 from tilestep.onnx.load import Loaded, prepared
+from tilestep.onnx.values import Array
 
 _FLOAT, _HALF = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 _OF_TYPES: Final = frozenset({"to", "dtype", "output_dtype", "output_datatype"})  # attributes that are a type's number
@@ -83,7 +84,7 @@ def _type(declared: onnx.TypeProto) -> None:
             pass
 
 
-def _array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _array(array: Array) -> Array:
     if array.dtype != np.float32:
         return array
     return np.where(np.isfinite(array), np.clip(array, -_LARGEST, _LARGEST), array).astype(np.float16)

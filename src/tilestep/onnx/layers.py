@@ -15,7 +15,7 @@ from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
 from tilestep.onnx.parts import Finish, Part, evaluated, parts_of
-from tilestep.onnx.values import is_known
+from tilestep.onnx.values import Array, is_known
 
 MOST_LAYERS: Final = 64  # each kind is planned by itself
 _SAMPLES: Final = 3  # at which layers are compared: a size that is no other dimension's by chance
@@ -37,7 +37,7 @@ class Layers:
     """
 
     layers: list[Callable[..., Any]]
-    params: list[list[np.ndarray[Any, Any]]]
+    params: list[list[Array]]
     names: list[tuple[str, ...]]
     tied: list[list[tuple[int, int]]]
     microbatch: tuple[Any, ...]

@@ -23,6 +23,7 @@ from tilestep.onnx.external import Folder
 from tilestep.onnx.graph import MOST_DEPTH, Graph, Preparation, array_of, versions_of
 from tilestep.onnx.registry import plain_domain
 from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
+from tilestep.onnx.values import Array
 
 _SHOWN: Final = 60  # bytes of a text that is none
 _WEIGHTS: Final = frozenset({"raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"})
@@ -87,7 +88,7 @@ class Loaded:
 
     proto: onnx.ModelProto
     graph: Graph
-    initializers: Mapping[str, np.ndarray[Any, Any]]
+    initializers: Mapping[str, Array]
     opset: Mapping[str, int]
     path: Path | None
 
@@ -125,7 +126,7 @@ def load(source: Source, *, dialect: str = "", lifting: bool = False) -> Loaded:
     return prepared(proto, initializers, path, dialect=dialect)
 
 
-def prepared(proto: onnx.ModelProto, initializers: Mapping[str, np.ndarray[Any, Any]], path: Path | None, *, dialect: str = "") -> Loaded:
+def prepared(proto: onnx.ModelProto, initializers: Mapping[str, Array], path: Path | None, *, dialect: str = "") -> Loaded:
     """A model that is ready to run. Args: proto: without the initialisers of its main graph. Raises: as `load` does."""
     opset = versions_of(proto.opset_import) or {"": 1}
     functions = {(plain_domain(function.domain), function.name, function.overload): function for function in proto.functions}
@@ -245,7 +246,7 @@ def _require_model(model: onnx.ModelProto) -> None:
         raise OnnxError("the model has two functions of one name")
 
 
-def _initializers(graph: onnx.GraphProto, folder: Folder) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def _initializers(graph: onnx.GraphProto, folder: Folder) -> Iterator[tuple[str, Array]]:
     """(name, array) of the graph's initialisers. Raises: OnnxError, UnsafeModelError."""
     seen: set[str] = set()
     total = 0
@@ -259,9 +260,9 @@ def _initializers(graph: onnx.GraphProto, folder: Folder) -> Iterator[tuple[str,
         yield _checked(sparse.values.name, _dense(sparse), seen)
 
 
-def _lifted(graph: onnx.GraphProto, initializers: Collection[str]) -> dict[str, np.ndarray[Any, Any]]:
+def _lifted(graph: onnx.GraphProto, initializers: Collection[str]) -> dict[str, Array]:
     """Constant nodes with several floating-point numbers, which are taken out of the graph. One number is no weight but the program's."""
-    seen, found, nodes = {*initializers}, dict[str, np.ndarray[Any, Any]](), list(graph.node)
+    seen, found, nodes = {*initializers}, dict[str, Array](), list(graph.node)
     del graph.node[:]
     for node in nodes:
         tensors = [attribute.t for attribute in node.attribute if attribute.name == "value" and attribute.HasField("t")]
@@ -274,14 +275,14 @@ def _lifted(graph: onnx.GraphProto, initializers: Collection[str]) -> dict[str, 
     return found
 
 
-def _checked(name: str, array: np.ndarray[Any, Any], seen: set[str]) -> tuple[str, np.ndarray[Any, Any]]:
+def _checked(name: str, array: Array, seen: set[str]) -> tuple[str, Array]:
     if not name or name in seen:
         raise OnnxError(f"the model has two initialisers named '{name}'" if name else "the model has an initialiser without a name")
     seen.add(name)
     return name, array
 
 
-def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+def _dense(sparse: onnx.SparseTensorProto) -> Array:
     values, indices, shape = array_of(sparse.values), array_of(sparse.indices), tuple(sparse.dims)
     name = sparse.values.name
     if values.ndim != 1 or any(size < 0 for size in shape) or indices.dtype != np.int64:
@@ -299,7 +300,7 @@ def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
     return dense
 
 
-def _within(indices: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+def _within(indices: Array, size: int) -> Array:
     if indices.size and (indices.min() < 0 or indices.max() >= size):
         raise IndexError(f"an index is not within 0 to {size - 1}")
     return indices

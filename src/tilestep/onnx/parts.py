@@ -17,7 +17,7 @@ from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.specs import ValueSpec, narrowed
-from tilestep.onnx.values import is_known, jax_dtype
+from tilestep.onnx.values import Array, is_known, jax_dtype
 
 Finish = Callable[[Sequence[Any], Sequence[Any]], Any]  # (outputs, what else the microbatch has) -> what the last stage returns
 
@@ -35,8 +35,8 @@ class Part:
 
     graph: Graph
     shapes: Sequence[Any]
-    params: Mapping[str, np.ndarray[Any, Any]]
-    state: Mapping[str, np.ndarray[Any, Any]]
+    params: Mapping[str, Array]
+    state: Mapping[str, Array]
     options: Run
 
     def function(self, finish: Finish | None = None) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ import onnx
 from onnx import helper
 
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.values import SequenceValue, jax_dtype
+from tilestep.onnx.values import Array, SequenceValue, jax_dtype
 
 Kind = Literal["tensor", "sequence", "optional", "map"]
 _HALVES: Final = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
@@ -95,7 +95,7 @@ class ValueSpec:
             return value.astype(self.dtype)
         return value
 
-    def _array(self, value: Any) -> np.ndarray[Any, Any]:
+    def _array(self, value: Any) -> Array:
         """A NumPy array of a caller's value. Numbers and lists of Python get the declared type, where they fit."""
         try:
             array = np.asarray(value)

@@ -18,7 +18,7 @@ from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
 from tilestep.onnx.layers import MOST_LAYERS, layer_ends
 from tilestep.onnx.parts import Finish, Part, evaluated, parts_of
-from tilestep.onnx.values import is_known, jax_dtype
+from tilestep.onnx.values import Array, is_known, jax_dtype
 from tilestep.train import LayerCost, Partition, best_partition
 from tilestep.train.backward import with_backward
 
@@ -114,7 +114,7 @@ def _cycles(compiled: Any) -> float:
 
 Cuts = Sequence[str | Sequence[str]]
 Loss = str | Callable[..., Any] | None
-Weights = dict[str, np.ndarray[Any, Any]]
+Weights = dict[str, Array]
 
 
 @final

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+Array = np.ndarray[Any, Any]
 MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
 _most_bytes: Final = contextvars.ContextVar("_most_bytes", default=1 << 42)  # of an array whose shape a value gives
 _MOST_EAGER_ARRAY_BYTES: Final = 1 << 31
@@ -70,7 +71,7 @@ def module_of(*values: object) -> ModuleType:
     return np if all(map(is_known, values)) else jnp
 
 
-def known(x: Any, what: str) -> np.ndarray[Any, Any]:
+def known(x: Any, what: str) -> Array:
     """The value of `x`, any array.
 
     Args: what: the input in words, for the error.

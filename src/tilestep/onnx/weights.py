@@ -6,7 +6,7 @@ Exporters write the numbers of masks, comparisons and clips as initialisers too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +14,8 @@ import numpy as np
 from tilestep.onnx.demand import names_at
 from tilestep.onnx.graph import Graph, Node, is_constant, reads
 from tilestep.onnx.ops.casts import dtype_of
+from tilestep.onnx.values import Array
 
-Array = np.ndarray[Any, Any]
 _MOST_INSPECTED_BYTES: Final = 1 << 28  # larger initialisers may stay in their files
 _LEAST_MASK: Final = 100  # the least amount that a mask adds
 _FLAT: Final = frozenset(  # operators whose results have no gradient

@@ -131,10 +131,7 @@ class DeviceManager:
         return device
 
     def tryAcquireDeviceById(
-        self,
-        id: int,
-        pattern: SyncPattern = SyncPattern.Full,
-        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        self, id: int, pattern: SyncPattern = SyncPattern.Full, connectionType: DeviceConnectionType = DeviceConnectionType.Always
     ) -> DeviceInfo | None:
         """The device with that number; None if one of its IPUs is in use.
 
@@ -146,10 +143,7 @@ class DeviceManager:
         return device if connectionType is DeviceConnectionType.OnDemand or device.attach() else None
 
     def acquireDeviceById(
-        self,
-        id: int,
-        pattern: SyncPattern = SyncPattern.Full,
-        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        self, id: int, pattern: SyncPattern = SyncPattern.Full, connectionType: DeviceConnectionType = DeviceConnectionType.Always
     ) -> DeviceInfo:
         """The device with that number. Raises: as tryAcquireDeviceById; popart_exception if one of its IPUs is in use."""
         device = self.tryAcquireDeviceById(id, pattern, connectionType)

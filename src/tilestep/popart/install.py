@@ -73,8 +73,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        refused = _refusal(fullname)
+        refused = next((why for refused, why in _REFUSED.items() if fullname == refused or fullname.startswith(f"{refused}.")), None)
         if refused is not None and ("." in fullname or importlib.machinery.PathFinder.find_spec(fullname) is None):  # none of the program's
             raise ModuleNotFoundError(f"no module named {fullname!r}: {refused}", name=fullname)
         parent, _, rest = fullname.partition(".")
@@ -100,15 +99,9 @@ class _Alias(importlib.abc.Loader):
         self._spec: importlib.machinery.ModuleSpec | None = None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        del spec
         module = importlib.import_module(self._name)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec  # the import has replaced it by the alias's
-
-
-def _refusal(name: str) -> str | None:
-    """Why a module is refused, and the way out; None if it isn't."""
-    return next((why for refused, why in _REFUSED.items() if name == refused or name.startswith(f"{refused}.")), None)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
 from tilestep.messages import shown
 from tilestep.onnx.load import load
+from tilestep.onnx.values import Array
 from tilestep.popart.exceptions import popart_exception
 
 _FLOOR: Final = 1e-8  # added to |dA||dB|, so that two models that never changed differ by 0
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays = dict[str, Array]
 
 
 @final

@@ -7,9 +7,8 @@ from typing import Any, final
 
 import numpy as np
 
+from tilestep.onnx.values import Array
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
-
-Array = np.ndarray[Any, Any]
 
 
 class IStepIO:

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tilestep.onnx.values import Array
 from tilestep.popart.enums import DataType, ExchangeStrategy, ReplicatedStreamMode, TileSet
 from tilestep.popart.exceptions import popart_exception
 
@@ -116,7 +117,7 @@ class TensorInfo:
     def __init__(self, *args: Any) -> None:
         given = list(args)
         if len(given) == 1 and isinstance(given[0], np.ndarray):
-            array = cast("np.ndarray[Any, Any]", given[0])
+            array = cast("Array", given[0])
             given = [array.dtype, array.shape]
         if len(given) not in (2, 3):
             raise TypeError(f"Can not create TensorInfo with args {args}")
@@ -286,7 +287,6 @@ class InputSettings:
         return self._mode
 
 
-Array = np.ndarray[Any, Any]
 _FLOAT_DATA_TAG: Final = b"\x22"  # field 4 of TensorProto, packed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -109,22 +110,17 @@ def swish(call: Call, x: Any, *, alpha: float) -> Any:
     return jax.nn.silu(x) if alpha == 1 else x * jax.nn.sigmoid(alpha * x)
 
 
-@op("Softplus")
-def softplus(call: Call, x: Any) -> Any:
-    """ln(1 + e^x)."""
-    return jax.nn.softplus(x)
+def _plain(name: str, function: Callable[[Any], Any], meaning: str) -> None:
+    @op(name)
+    def handler(call: Call, x: Any) -> Any:
+        return function(x)
+
+    handler.__doc__ = meaning
 
 
-@op("Softsign")
-def softsign(call: Call, x: Any) -> Any:
-    """x / (1 + |x|)."""
-    return jax.nn.soft_sign(x)
-
-
-@op("Mish")
-def mish(call: Call, x: Any) -> Any:
-    """x * tanh(ln(1 + e^x))."""
-    return jax.nn.mish(x)
+_plain("Softplus", jax.nn.softplus, "ln(1 + e^x).")
+_plain("Softsign", jax.nn.soft_sign, "x / (1 + |x|).")
+_plain("Mish", jax.nn.mish, "x * tanh(ln(1 + e^x)).")
 
 
 @op("Gelu")

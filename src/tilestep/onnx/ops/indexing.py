@@ -20,7 +20,7 @@ from tilestep.onnx.convert import fitting
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.shapes import normal_axis
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, is_traced, known_ints, module_for
+from tilestep.onnx.values import Array, is_known, is_traced, known_ints, module_for
 
 # ---- slices
 
@@ -177,7 +177,7 @@ def taken(x: Any, places: Any, axis: int) -> Any:
     return x.at[(slice(None),) * axis + (places,)].get(mode=_mode(places, "fill"), wrap_negative_indices=not sure)
 
 
-def _run_of(places: np.ndarray[Any, Any]) -> range | None:
+def _run_of(places: Array) -> range | None:
     """The range that known indices are, because a slice is cheaper than a gather; None if they are none."""
     if places.size == 0:
         return None
@@ -293,7 +293,7 @@ def _multiplied_slope(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tu
     return _multiplied(x, columns, updates), jax.jvp(by_index, (x, updates), (tangents[0], tangents[2]))[1]
 
 
-def _differ(columns: tuple[np.ndarray[Any, Any], ...], shape: Sequence[int]) -> bool:
+def _differ(columns: tuple[Array, ...], shape: Sequence[int]) -> bool:
     """Whether no two of known tuples of indices are the same, which makes writing cheaper."""
     flat = np.ravel_multi_index(np.broadcast_arrays(*columns), tuple(shape[: len(columns)])) if columns else np.zeros(0, np.int64)
     return np.unique(flat).size == flat.size

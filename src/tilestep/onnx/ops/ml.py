@@ -12,7 +12,7 @@ from tilestep.onnx.convert import convert, fitting
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.strings import text_array, text_of
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import SequenceValue, has_room, is_traced, known, module_of
+from tilestep.onnx.values import Array, SequenceValue, has_room, is_traced, known, module_of
 
 ML: Final = "ai.onnx.ml"
 _F32: Final = np.dtype(np.float32)
@@ -191,13 +191,13 @@ def label_encoder_2(
     return _looked_up(x, keys, values, default, last=call.version >= 4)
 
 
-def _table(name: str, values: Any) -> np.ndarray[Any, Any]:
+def _table(name: str, values: Any) -> Array:
     """The array of an attribute, whose name ends with its type."""
     kind = {"floats": np.float32, "int64s": np.int64, "strings": object}.get(name.rpartition("_")[2])
     return (text_of(values) if _is_text(values) else values).reshape(-1) if kind is None else np.asarray(values, kind)
 
 
-def _looked_up(x: Any, keys: np.ndarray[Any, Any], values: np.ndarray[Any, Any], default: Any, *, last: bool) -> Any:
+def _looked_up(x: Any, keys: Array, values: Array, default: Any, *, last: bool) -> Any:
     """The values of the keys that equal the elements. Args: last: whether the last of equal keys counts, and not the first."""
     if _is_text(x) != _is_text(keys):
         raise ValueError(f"its keys are {keys.dtype}, and its input is {x.dtype}")

@@ -18,7 +18,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.ml import ML
 from tilestep.onnx.ops.strings import text_array
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import known
+from tilestep.onnx.values import Array, known
 
 _TINY: Final = 1e-7  # scores that a softmax of what isn't zero takes for zero, and the least probability of two classes
 _MOST_COUPLING_ROUNDS: Final = 100
@@ -58,14 +58,14 @@ def both_scores(score: Any, transform: str, *, opposite: bool) -> Any:
     return jnp.concatenate([-score if opposite else 1 - score, score], 1)
 
 
-def labels_of(ints: Sequence[int], strings: Sequence[str]) -> np.ndarray[Any, Any]:
+def labels_of(ints: Sequence[int], strings: Sequence[str]) -> Array:
     """A classifier's labels. Raises: ValueError unless exactly one kind is given."""
     if bool(ints) == bool(strings):
         raise ValueError("it needs integers or texts as class labels, and not both")
     return np.asarray(ints, np.int64) if ints else text_array(list(strings), (len(strings),))
 
 
-def label_at(labels: np.ndarray[Any, Any], places: Any) -> Any:
+def label_at(labels: Array, places: Any) -> Any:
     """The labels at the places. Raises: NeedsValueError if labels are text and the places are traced."""
     if labels.dtype == np.dtype(object):
         return labels[known(places, "the class, because its labels are text")]
@@ -129,7 +129,7 @@ def linear_classifier(
     return label_at(labels, scores.argmax(-1)), transformed(scores, post_transform)
 
 
-def _kernel(x: Any, vectors: np.ndarray[Any, Any], kind: str, parameters: Sequence[float]) -> Any:
+def _kernel(x: Any, vectors: Array, kind: str, parameters: Sequence[float]) -> Any:
     """The kernel of each row with each support vector: [rows, vectors]. Parameters: gamma, coef0, degree."""
     if kind not in _KERNELS or (kind != "LINEAR" and len(parameters) != 3):
         raise ValueError(f"kernel_type '{kind}' with {len(parameters)} parameters: it needs one of {', '.join(_KERNELS)} and 3")
@@ -147,7 +147,7 @@ def _kernel(x: Any, vectors: np.ndarray[Any, Any], kind: str, parameters: Sequen
             return jnp.exp(-gamma * ((x[:, None] - vectors) ** 2).sum(-1))
 
 
-def _vectors(values: Sequence[float], count: int, features: int) -> np.ndarray[Any, Any]:
+def _vectors(values: Sequence[float], count: int, features: int) -> Array:
     if len(values) != count * features:
         raise ValueError(f"its support_vectors have {len(values)} elements, and need {count} x {features}")
     return np.asarray(values, np.float32).reshape(count, features)
@@ -220,7 +220,7 @@ def svm_classifier(
     )
 
 
-def _pair_weights(coefficients: Sequence[float], counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
+def _pair_weights(coefficients: Sequence[float], counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
     """The weight of each support vector in the score of each pair: [vectors, pairs]. Coefficients are [classes - 1, vectors]."""
     total = sum(counts)
     if len(coefficients) != total * (len(counts) - 1):
@@ -235,7 +235,7 @@ def _pair_weights(coefficients: Sequence[float], counts: Sequence[int], pairs: S
     return weights
 
 
-def _coupled(chances: Any, first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], count: int) -> Any:
+def _coupled(chances: Any, first: Array, second: Array, count: int) -> Any:
     """Probabilities of classes [rows, classes], of the first's against the second's of each pair (Wu, Lin, Weng 2004, algorithm 2)."""
     against = jnp.zeros((len(chances), count, count), chances.dtype).at[:, first, second].set(chances).at[:, second, first].set(1 - chances)
     q = -jnp.swapaxes(against, 1, 2) * against

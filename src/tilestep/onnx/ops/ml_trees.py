@@ -17,9 +17,7 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.ml import ML
 from tilestep.onnx.ops.ml_linear import both_scores, label_at, labels_of, transformed
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import MOST_KNOWN_BYTES, has_room, jax_dtype
-
-Array = np.ndarray[Any, Any]
+from tilestep.onnx.values import MOST_KNOWN_BYTES, Array, has_room, jax_dtype
 
 _MODES: Final = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _MEMBER: Final = _MODES.index("BRANCH_MEMBER")

@@ -32,13 +32,7 @@ def _outputs(updated: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 @op("Adagrad", domain=_DOMAIN)
 def adagrad(
-    call: Call,
-    rate: Any,
-    steps: Any,
-    *values: Any,
-    decay_factor: float = 0.0,
-    epsilon: float = 1e-6,
-    norm_coefficient: float = 0.0,
+    call: Call, rate: Any, steps: Any, *values: Any, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0
 ) -> tuple[Any, ...]:
     """Divides each gradient by the root of the sum of its squares so far. State: that sum."""
     step = rate / (1 + steps * decay_factor)

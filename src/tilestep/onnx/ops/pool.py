@@ -16,7 +16,7 @@ from tilestep.onnx.ops.interpolation import flattened, wide
 from tilestep.onnx.ops.norm import checked_order, power, root
 from tilestep.onnx.ops.windows import Windows, checked, windows
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import has_room, jax_dtype, known_ints, module_of
+from tilestep.onnx.values import Array, has_room, jax_dtype, known_ints, module_of
 
 Ints = Sequence[int] | None
 
@@ -82,14 +82,7 @@ def global_lp_pool(call: Call, x: Any, *, p: float = 2) -> Any:
 
 @op("MaxUnpool", since=9, needs=(2,))
 def max_unpool(
-    call: Call,
-    x: Any,
-    positions: Any,
-    output_shape: Any = None,
-    *,
-    kernel_shape: Sequence[int],
-    pads: Ints = None,
-    strides: Ints = None,
+    call: Call, x: Any, positions: Any, output_shape: Any = None, *, kernel_shape: Sequence[int], pads: Ints = None, strides: Ints = None
 ) -> Any:
     """An array of zeros with the elements of x at `positions`, which count in the flattened result.
 
@@ -164,7 +157,7 @@ def _in_whole_array(positions: Any, shape: Sequence[int], first_fastest: bool) -
     return positions.astype(dtype) + images * math.prod(shape[2:])
 
 
-def _counts(at: Windows, axis: int, padded: bool) -> np.ndarray[Any, Any]:
+def _counts(at: Windows, axis: int, padded: bool) -> Array:
     """How many elements each window has along an axis. Args: padded: whether those of the padding count."""
     low, high = at.pads[axis]
     first = np.arange(at.outputs[axis])[:, None] * at.strides[axis] - low

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -78,44 +78,31 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _normal(call: Call, shape: Sequence[int], dtype: Any, mean: float, scale: float, seed: float | None) -> Any:
-    return (mean + scale * jax.random.normal(call.key(seed), _sizes(shape), dtype)).astype(dtype)
+def _distribution(name: str, draw: Callable[..., Any], meaning: str) -> None:
+    """Registers a distribution in both forms: in a shape, and like an input. Args: draw: of a key, sizes, a dtype and its attributes."""
+
+    @op(name, random=True)
+    def in_shape(call: Call, *, shape: Sequence[int], dtype: int = 1, seed: float | None = None, **parameters: float) -> Any:
+        return draw(call.key(seed), _sizes(shape), _float_type(dtype), **parameters)
+
+    @op(f"{name}Like", random=True)
+    def like(call: Call, x: Any, *, dtype: int | None = None, seed: float | None = None, **parameters: float) -> Any:
+        return draw(call.key(seed), _sizes(x.shape), _type_like(x, dtype), **parameters)
+
+    in_shape.__doc__ = meaning
+    like.__doc__ = f"{meaning} They have the shape of the input, and its type unless `dtype` says another."
 
 
-def _uniform(call: Call, shape: Sequence[int], dtype: Any, low: float, high: float, seed: float | None) -> Any:
-    return jax.random.uniform(call.key(seed), _sizes(shape), dtype, low, high)
+def _normal(key: Any, sizes: Any, dtype: Any, *, mean: float, scale: float) -> Any:
+    return (mean + scale * jax.random.normal(key, sizes, dtype)).astype(dtype)
 
 
-@op("RandomNormal", random=True)
-def random_normal(
-    call: Call, *, shape: Sequence[int], dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
-) -> Any:
-    """Numbers of a normal distribution. `scale` is its standard deviation."""
-    return _normal(call, shape, _float_type(dtype), mean, scale, seed)
+def _uniform(key: Any, sizes: Any, dtype: Any, *, low: float, high: float) -> Any:
+    return jax.random.uniform(key, sizes, dtype, low, high)
 
 
-@op("RandomNormalLike", random=True)
-def random_normal_like(
-    call: Call, x: Any, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
-) -> Any:
-    """The same in the shape of the input, and in its type unless `dtype` says another."""
-    return _normal(call, x.shape, _type_like(x, dtype), mean, scale, seed)
-
-
-@op("RandomUniform", random=True)
-def random_uniform(
-    call: Call, *, shape: Sequence[int], dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: float | None = None
-) -> Any:
-    """Numbers of a uniform distribution, from `low` up to and without `high`."""
-    return _uniform(call, shape, _float_type(dtype), low, high, seed)
-
-
-@op("RandomUniformLike", random=True)
-def random_uniform_like(
-    call: Call, x: Any, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0, seed: float | None = None
-) -> Any:
-    """The same in the shape of the input, and in its type unless `dtype` says another."""
-    return _uniform(call, x.shape, _type_like(x, dtype), low, high, seed)
+_distribution("RandomNormal", _normal, "Numbers of a normal distribution. `scale` is its standard deviation.")
+_distribution("RandomUniform", _uniform, "Numbers of a uniform distribution, from `low` up to and without `high`.")
 
 
 @op("Bernoulli", since=15, random=True)

@@ -204,16 +204,7 @@ def _rnn_cell(part: Any, states: Any, weights: _Weights) -> tuple[Any, ...]:
 
 
 @op("RNN")
-def rnn(
-    call: Call,
-    x: Any,
-    w: Any,
-    r: Any,
-    b: Any = None,
-    lengths: Any = None,
-    h: Any = None,
-    **attributes: Any,
-) -> tuple[Any, ...]:
+def rnn(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, **attributes: Any) -> tuple[Any, ...]:
     """H = f(x W + H R + b) at each time. It gives all H, then the last."""
     options = _Options.of(1, ("Tanh",), attributes)
     return _recurrent(_rnn_cell, options, x, w, r, b, lengths, [h])

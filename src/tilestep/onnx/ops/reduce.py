@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -19,8 +19,8 @@ Reduction = Callable[[Any, tuple[int, ...], bool], Any]  # of an array, axes tha
 _AXES_ATTRIBUTE_ENDS: Final = 18  # the version from which most reductions take their axes as an input
 
 
-def _reduction(name: str, *, axes_input_since: int = _AXES_ATTRIBUTE_ENDS) -> Callable[[Reduction], Reduction]:
-    """Registers a reduction in both forms: with the axes as an attribute, and as an input."""
+def _reduction(name: str, *, axes_input_since: int = _AXES_ATTRIBUTE_ENDS, doc: str = "") -> Callable[[Reduction], Reduction]:
+    """Registers a reduction in both forms: with the axes as an attribute, and as an input. Args: doc: of a function without one."""
 
     def decorator(reduce: Reduction) -> Reduction:
         def with_attribute(call: Call, x: Any, *, axes: Sequence[int] = (), keepdims: int = 1) -> Any:
@@ -30,7 +30,7 @@ def _reduction(name: str, *, axes_input_since: int = _AXES_ATTRIBUTE_ENDS) -> Ca
             given = [] if axes is None else known_ints(axes, "the axes")
             return reduce(x, _axes(x, given or ([] if noop_with_empty_axes else range(x.ndim))), bool(keepdims))
 
-        with_attribute.__doc__ = with_input.__doc__ = reduce.__doc__
+        with_attribute.__doc__ = with_input.__doc__ = doc or reduce.__doc__
         op(name)(with_attribute)
         op(name, since=axes_input_since, needs=(1,))(with_input)
         return reduce
@@ -62,22 +62,26 @@ def _total(function: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     return getattr(jnp, function)(x, axis=axes, keepdims=keep, dtype=None if is_float else x.dtype)
 
 
-@_reduction("ReduceSum", axes_input_since=13)
-def reduce_sum(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The sum along the axes, in the type of the input."""
-    return _total("sum", x, axes, keep)
-
-
-@_reduction("ReduceSumSquare")
-def reduce_sum_square(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The sum of the squares along the axes."""
-    return _total("sum", x * x, axes, keep)
-
-
-@_reduction("ReduceL1")
-def reduce_l1(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The sum of the absolute values along the axes."""
-    return _total("sum", abs(x), axes, keep)
+_PLAIN: Final[Mapping[str, tuple[str, Reduction]]] = {
+    "ReduceSum": ("The sum along the axes, in the type of the input.", lambda x, axes, keep: _total("sum", x, axes, keep)),
+    "ReduceSumSquare": ("The sum of the squares along the axes.", lambda x, axes, keep: _total("sum", x * x, axes, keep)),
+    "ReduceL1": ("The sum of the absolute values along the axes.", lambda x, axes, keep: _total("sum", abs(x), axes, keep)),
+    "ReduceProd": ("The product along the axes, in the type of the input.", lambda x, axes, keep: _total("prod", x, axes, keep)),
+    "ReduceLogSum": (
+        "The logarithm of the sum along the axes.",
+        lambda x, axes, keep: jnp.log(_float(_total("sum", x, axes, keep))).astype(x.dtype),
+    ),
+    "ReduceMax": (
+        "The largest element along the axes. Of no elements it is minus infinity, or the type's least value.",
+        lambda x, axes, keep: _extreme("max", x, axes, keep),
+    ),
+    "ReduceMin": (
+        "The smallest element along the axes. Of no elements it is infinity, or the type's greatest value.",
+        lambda x, axes, keep: _extreme("min", x, axes, keep),
+    ),
+}
+for _name, (_doc, _reduce) in _PLAIN.items():
+    _reduction(_name, axes_input_since=13 if _name == "ReduceSum" else _AXES_ATTRIBUTE_ENDS, doc=_doc)(_reduce)
 
 
 @_reduction("ReduceL2")
@@ -86,12 +90,6 @@ def reduce_l2(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     squares = _float(_total("sum", x * x, axes, keep))
     zero = squares == 0
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squares))).astype(x.dtype)
-
-
-@_reduction("ReduceProd")
-def reduce_prod(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The product along the axes, in the type of the input."""
-    return _total("prod", x, axes, keep)
 
 
 @_reduction("ReduceMean")
@@ -104,18 +102,6 @@ def reduce_mean(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
         raise ValueError(f"the mean of no integers, along axes {list(axes)} of shape {list(x.shape)}")
     total = jnp.asarray(_total("sum", x, axes, keep))
     return lax.div(total, jnp.full(total.shape, count, total.dtype))
-
-
-@_reduction("ReduceMax")
-def reduce_max(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The largest element along the axes. Of no elements it is minus infinity, or the type's least value."""
-    return _extreme("max", x, axes, keep)
-
-
-@_reduction("ReduceMin")
-def reduce_min(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The smallest element along the axes. Of no elements it is infinity, or the type's greatest value."""
-    return _extreme("min", x, axes, keep)
 
 
 def _extreme(which: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
@@ -131,12 +117,6 @@ def _extreme(which: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
         nothing = int(limits.min if which == "max" else limits.max)
     shape = [1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes]
     return module.full(shape, nothing, x.dtype)
-
-
-@_reduction("ReduceLogSum")
-def reduce_log_sum(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The logarithm of the sum along the axes."""
-    return jnp.log(_float(_total("sum", x, axes, keep))).astype(x.dtype)
 
 
 @_reduction("ReduceLogSumExp")

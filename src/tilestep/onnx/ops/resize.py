@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import CUBIC, cubic_weights, wide
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import has_room, known, known_ints, module_of
+from tilestep.onnx.values import Array, has_room, known, known_ints, module_of
 
 _KINDS: Final = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 _REACH: Final = {"linear": 1, "cubic": 2}  # elements on each side of a point that count, unless a filter is stretched
@@ -185,7 +185,7 @@ def _resized_axis(x: Any, axis: int, factor: float, size: int, part: tuple[float
     return y
 
 
-def _points(length: int, size: int, factor: float, part: tuple[float, float], coordinates: str) -> np.ndarray[Any, Any]:
+def _points(length: int, size: int, factor: float, part: tuple[float, float], coordinates: str) -> Array:
     """Where each element of the result is in the original, in elements."""
     place = np.arange(size, dtype=np.float64)
     exact = factor * length  # the size before it was made whole
@@ -209,7 +209,7 @@ def _points(length: int, size: int, factor: float, part: tuple[float, float], co
             return (place + 0.5) / factor - 0.5
 
 
-def _nearest(points: np.ndarray[Any, Any], mode: str, factor: float, length: int) -> np.ndarray[Any, Any]:
+def _nearest(points: Array, mode: str, factor: float, length: int) -> Array:
     """The position of the element nearest to each point."""
     if mode == "simple":
         mode = "ceil" if factor < 1 else "floor"
@@ -225,7 +225,7 @@ def _nearest(points: np.ndarray[Any, Any], mode: str, factor: float, length: int
     return np.clip(positions, 0, length - 1).astype(np.int32)
 
 
-def _taps(points: np.ndarray[Any, Any], factor: float, method: Method) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _taps(points: Array, factor: float, method: Method) -> tuple[Array, Array]:
     """Positions and weights [points, taps] of the elements that each point is made of."""
     base = np.floor(points)
     fraction = points - base
@@ -241,13 +241,13 @@ def _taps(points: np.ndarray[Any, Any], factor: float, method: Method) -> tuple[
     return (base[:, None] + taps).astype(np.int32), weights / weights.sum(1, keepdims=True)
 
 
-def _cubic_filter(distance: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
+def _cubic_filter(distance: Array, a: float) -> Array:
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
-def _taken(x: Any, positions: np.ndarray[Any, Any], axis: int) -> Any:
+def _taken(x: Any, positions: Array, axis: int) -> Any:
     """Elements of an axis; a repetition of each, where it is one."""
     repeats = len(positions) // x.shape[axis] if x.shape[axis] else 1
     xp = module_of(x)

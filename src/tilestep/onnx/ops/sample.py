@@ -12,7 +12,7 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import clamped, flattened, interpolate, wide
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import has_room, known, known_ints
+from tilestep.onnx.values import Array, has_room, known, known_ints
 
 _MOST_OVERSIZE = 4  # how many times larger than the image a region of interest may be, if its samples are counted by its size
 
@@ -160,7 +160,7 @@ def _parts(start: Any, end: Any, parts: int, size: int) -> Any:
     return (element >= first[:, None]) & (element < last[:, None])
 
 
-def _sample_counts(part: Any, ratio: int, image: float) -> np.ndarray[Any, Any]:
+def _sample_counts(part: Any, ratio: int, image: float) -> Array:
     """Samples along one axis in each part of each region: `ratio`, or as many as the part has elements.
 
     Args:

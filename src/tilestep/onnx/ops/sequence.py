@@ -9,7 +9,7 @@ import numpy as np
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import SequenceValue, known, known_scalar, module_of
+from tilestep.onnx.values import Array, SequenceValue, known, known_scalar, module_of
 
 
 def _position(position: Any, length: int, *, most: int) -> int:
@@ -80,7 +80,7 @@ def split_to_sequence(call: Call, x: Any, split: Any = None, *, axis: int = 0, k
     return SequenceValue(_part(x, start, end, axis) for start, end in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _split_sizes(split: np.ndarray[Any, Any], size: int) -> Sequence[int]:
+def _split_sizes(split: Array, size: int) -> Sequence[int]:
     if split.ndim:
         if split.sum() != size or (split < 0).any():
             raise ValueError(f"the split {split.tolist()} of an axis that has {size} elements")

@@ -15,13 +15,13 @@ from tilestep.messages import plain, shown
 from tilestep.onnx.convert import fitting
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
-from tilestep.onnx.values import has_room, is_traced, known
+from tilestep.onnx.values import Array, has_room, is_traced, known
 
 _CASES: Final[dict[str, Callable[[str], str]]] = {"NONE": lambda text: text, "LOWER": str.lower, "UPPER": str.upper}
 _MODES: Final = ("TF", "IDF", "TFIDF")
 
 
-def text_of(x: Any) -> np.ndarray[Any, Any]:
+def text_of(x: Any) -> Array:
     """An array of text with Python's strings as its elements. Raises: ValueError for other arrays."""
     array = known(x, "the text")
     if array.dtype.kind not in "OUS":
@@ -30,7 +30,7 @@ def text_of(x: Any) -> np.ndarray[Any, Any]:
     return text_array(decoded, array.shape)
 
 
-def text_array(texts: Sequence[str], shape: Sequence[int]) -> np.ndarray[Any, Any]:
+def text_array(texts: Sequence[str], shape: Sequence[int]) -> Array:
     """Strings as an array of a shape."""
     made = np.empty(len(texts), object)
     made[:] = texts
@@ -143,7 +143,7 @@ def tf_idf_vectorizer(
     return result[0] if x.ndim == 1 else result
 
 
-def _added(module: ModuleType, values: Any, columns: np.ndarray[Any, Any], width: int) -> Any:
+def _added(module: ModuleType, values: Any, columns: Array, width: int) -> Any:
     """Zeros to which each value is added in its column."""
     result = module.zeros((len(values), width), np.float32)
     if module is jnp:

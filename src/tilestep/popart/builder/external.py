@@ -11,12 +11,13 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tilestep.onnx.values import Array
 from tilestep.popart.builder.graph_walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, numpy_dtype
@@ -115,7 +116,7 @@ def _point(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
         tensor.external_data.add(key=key, value=value)
 
 
-def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto) -> Array:
     """The values of a tensor, which may stand in a file.
 
     Raises: MissingDataError if the file is not there, may not be read, or does not hold the tensor.
@@ -138,7 +139,7 @@ def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     return np.fromfile(path, dtype=dtype, count=math.prod(tensor.dims), offset=offset).reshape(tensor.dims)
 
 
-def overwrite(tensor: onnx.TensorProto, array: np.ndarray[Any, Any]) -> None:
+def overwrite(tensor: onnx.TensorProto, array: Array) -> None:
     """Writes new values of a tensor to its place in a file.
 
     Args: array: of the tensor's shape and type.

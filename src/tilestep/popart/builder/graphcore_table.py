@@ -299,12 +299,7 @@ TABLE: Final = (
     ),
     _entry("identityloss", "IdentityLoss", 1, (_REDUCTION,), "The input as a loss.", attributes=with_reduction),
     _entry(
-        "incrementmod",
-        "IncrementMod",
-        1,
-        (_one("increment", FLOAT), _one("modulus", FLOAT)),
-        "(x + increment) mod modulus.",
-        args=_NONE,
+        "incrementmod", "IncrementMod", 1, (_one("increment", FLOAT), _one("modulus", FLOAT)), "(x + increment) mod modulus.", args=_NONE
     ),
     _entry("l1loss", "L1", 1, (_one("lambda", FLOAT), _REDUCTION), "lambda times the sum of absolute values.", attributes=with_reduction),
     _entry("log1p", "Log1p", 1, doc="log(1 + x)."),
@@ -432,8 +427,4 @@ TABLE: Final = (
         attributes=without_debug,
     ),
 )
-INIT_PARAMETERS: Final = (
-    _one("shape", INTS),
-    _one("data_type", member_number(DataType)),
-    _one("init_type", member_number(InitType)),
-)
+INIT_PARAMETERS: Final = (_one("shape", INTS), _one("data_type", member_number(DataType)), _one("init_type", member_number(InitType)))

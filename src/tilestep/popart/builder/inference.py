@@ -94,10 +94,7 @@ RULES: Final[Mapping[str, Rule]] = {
         ),
         _as_first,
     ),
-    **dict.fromkeys(
-        ("Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXnor", "BitwiseXor", "Fmod", "Remainder", "ScaledAdd"),
-        _broadcast,
-    ),
+    **dict.fromkeys(("Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXnor", "BitwiseXor", "Fmod", "Remainder", "ScaledAdd"), _broadcast),
     "GroupNormalization": _group_normalization,
     "Subsample": _subsample,
 }

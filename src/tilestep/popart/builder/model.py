@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from tilestep.onnx.values import Array
 from tilestep.popart.builder.attribute_names import NAME_DELIMITER
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_numpy, name_lcase, numpy_dtype, typed_tensor
 
-Array = np.ndarray[Any, Any]
 AttributeValue = bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | Array | onnx.GraphProto
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from tilestep.onnx.values import Array
 from tilestep.popart.former import renamed
 
 
@@ -37,7 +38,7 @@ def _int(value: object) -> int:
     if isinstance(value, np.bool_):
         return 1 if value else 0
     if isinstance(value, np.ndarray):
-        value = _scalar(cast("np.ndarray[Any, Any]", value))
+        value = _scalar(cast("Array", value))
     index = getattr(value, "__index__", None)
     if index is None:
         raise Mismatch
@@ -56,13 +57,13 @@ def _int64(value: object) -> int:
 
 def _float(value: object) -> float:
     if isinstance(value, np.ndarray):
-        value = _scalar(cast("np.ndarray[Any, Any]", value))
+        value = _scalar(cast("Array", value))
     if isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_)):
         return float(cast("Any", value))
     raise Mismatch
 
 
-def _scalar(array: np.ndarray[Any, Any]) -> object:
+def _scalar(array: Array) -> object:
     if array.size != 1:
         raise Mismatch
     return array.reshape(()).item()
@@ -83,7 +84,7 @@ def _str(value: object) -> str:
     raise Mismatch
 
 
-def _array(value: object) -> np.ndarray[Any, Any]:
+def _array(value: object) -> Array:
     try:
         array = np.asarray(value)
     except ValueError:

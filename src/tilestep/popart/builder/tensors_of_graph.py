@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import numpy as np
-
+from tilestep.onnx.values import Array
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.inference import type_proto
 from tilestep.popart.builder.model import GraphModel, tensor_of
@@ -86,9 +85,7 @@ class TensorsOfGraph:
         self._model.add_input(tensorId)
 
     @overloaded((_VALUES, DEBUG_CONTEXT), (_VALUES, _VARIABLE, DEBUG_CONTEXT), returns="str")
-    def addInitializedInputTensor(
-        self, initVal: np.ndarray[Any, Any], variableSettings: VariableSettings | None = None, debugContext: str = ""
-    ) -> str:
+    def addInitializedInputTensor(self, initVal: Array, variableSettings: VariableSettings | None = None, debugContext: str = "") -> str:
         """Adds a variable with its first values.
 
         Returns: its id: the debug context, "init_input" if there is none.

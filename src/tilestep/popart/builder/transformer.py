@@ -12,6 +12,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import numpy_helper
 
+from tilestep.onnx.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
 from tilestep.popart.builder.loading import check_model, checked_model
@@ -138,7 +139,7 @@ def _convert_tensor(tensor: onnx.TensorProto, new: int, *, clip: bool) -> None:
         tensor.CopyFrom(typed_tensor(array.astype(target), tensor.name))
 
 
-def _within(array: np.ndarray[Any, Any], target: np.dtype[Any], name: str, *, clip: bool) -> np.ndarray[Any, Any]:
+def _within(array: Array, target: np.dtype[Any], name: str, *, clip: bool) -> Array:
     bounds = np.iinfo(target)
     if clip:
         return np.clip(array, bounds.min, bounds.max)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,46 +20,30 @@ from tilestep.popart.ops.gradients import rounded, without_gradient
 # ---- one operand
 
 
-@op("Expm1", domain=DOMAIN)
-def expm1(call: Call, x: Any) -> Any:
-    """e^x - 1."""
-    return module_of(x).expm1(x)
+def _unary(name: str, function: Callable[[Any], Any], meaning: str) -> None:
+    @op(name, domain=DOMAIN)
+    def handler(call: Call, x: Any) -> Any:
+        return function(x)
+
+    handler.__doc__ = meaning
 
 
-@op("Log1p", domain=DOMAIN)
-def log1p(call: Call, x: Any) -> Any:
-    """The logarithm of 1 + x."""
-    return module_of(x).log1p(x)
-
-
-@op("Round", domain=DOMAIN)
-def round_half_away(call: Call, x: Any) -> Any:
-    """The nearest whole number; halves go away from zero. Its gradient is 0."""
-    return rounded(x, lax.round(jnp.asarray(x), lax.RoundingMethod.AWAY_FROM_ZERO))
-
-
-@op("NearbyInt", domain=DOMAIN)
-def round_half_even(call: Call, x: Any) -> Any:
-    """The nearest whole number; halves go to the even neighbour. Its gradient is 0."""
-    return rounded(x, module_of(x).rint(x))
-
-
-@op("Gelu", domain=DOMAIN)
-def gelu(call: Call, x: Any) -> Any:
-    """x times the normal distribution function, which tanh approximates."""
-    return jax.nn.gelu(jnp.asarray(x), approximate=True)
-
-
-@op("GeluErf", domain=DOMAIN)
-def gelu_erf(call: Call, x: Any) -> Any:
-    """x times the normal distribution function."""
-    return jax.nn.gelu(jnp.asarray(x), approximate=False)
-
-
-@op("Swish", domain=DOMAIN)
-def swish(call: Call, x: Any) -> Any:
-    """x times its sigmoid."""
-    return jax.nn.silu(jnp.asarray(x))
+_unary("Expm1", lambda x: module_of(x).expm1(x), "e^x - 1.")
+_unary("Log1p", lambda x: module_of(x).log1p(x), "The logarithm of 1 + x.")
+_unary(
+    "Gelu", lambda x: jax.nn.gelu(jnp.asarray(x), approximate=True), "x times the normal distribution function, which tanh approximates."
+)
+_unary("GeluErf", lambda x: jax.nn.gelu(jnp.asarray(x), approximate=False), "x times the normal distribution function.")
+_unary("Swish", lambda x: jax.nn.silu(jnp.asarray(x)), "x times its sigmoid.")
+_unary("BitwiseNot", lambda x: module_of(x).bitwise_not(x), "All bits inverted.")
+_unary("NearbyInt", lambda x: rounded(x, module_of(x).rint(x)), "The nearest whole number; halves go to the even one. Its gradient is 0.")
+_unary(
+    "Round",
+    lambda x: rounded(x, lax.round(jnp.asarray(x), lax.RoundingMethod.AWAY_FROM_ZERO)),
+    "The nearest whole number; halves go away from zero. Its gradient is 0.",
+)
+_unary("Detach", without_gradient, "x, through which no gradient goes.")
+_unary("Nop", without_gradient, "x. No gradient goes through it, as in the original.")
 
 
 @op("Scale", domain=DOMAIN)
@@ -73,12 +58,6 @@ def increment_mod(call: Call, x: Any, *, increment: float, modulus: float) -> An
     steps, turn = (convert(np.asarray(value), x.dtype) for value in (increment, modulus))
     total = without_gradient(x) + steps
     return np.fmod(total, turn) if is_known(total) else lax.rem(total, jnp.broadcast_to(turn, total.shape))
-
-
-@op("BitwiseNot", domain=DOMAIN)
-def bitwise_not(call: Call, x: Any) -> Any:
-    """All bits inverted."""
-    return module_of(x).bitwise_not(x)
 
 
 # ---- two operands and more
@@ -148,18 +127,6 @@ def scaled_add(call: Call, x: Any, y: Any, a: Any = None, b: Any = None, *, scal
 
 
 # ---- values as they are
-
-
-@op("Detach", domain=DOMAIN)
-def detach(call: Call, x: Any) -> Any:
-    """x, through which no gradient goes."""
-    return without_gradient(x)
-
-
-@op("Nop", domain=DOMAIN)
-def nop(call: Call, x: Any) -> Any:
-    """x. No gradient goes through it, as in the original."""
-    return without_gradient(x)
 
 
 @op("CopyVarUpdate", domain=DOMAIN, state=(0,))

@@ -6,7 +6,7 @@ PopART's operators name the inputs that have a gradient. Through all others no g
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,31 +14,6 @@ from jax import lax
 
 from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
-
-ALL: Final = None  # inputs
-NO_GRADIENT: Final[dict[str, frozenset[int] | None]] = {  # operator -> positions of inputs through which no gradient goes
-    "Abort": ALL,
-    "BitwiseAnd": ALL,
-    "BitwiseNot": ALL,
-    "BitwiseOr": ALL,
-    "BitwiseXnor": ALL,
-    "BitwiseXor": ALL,
-    "Bucketize": ALL,
-    "CopyVarUpdate": ALL,
-    "CtcBeamSearchDecoder": ALL,
-    "Detach": ALL,
-    "Fmod": frozenset({1}),
-    "IncrementMod": ALL,
-    "Init": ALL,
-    "Nop": ALL,
-    "NormalizeImage": ALL,
-    "PackedDataBlock": ALL,
-    "Remainder": frozenset({1}),
-    "ScaledAdd": ALL,
-    "SequenceSlice": ALL,
-    "SplineBasis": ALL,
-    "SplineWeighting": ALL,
-}
 
 
 def without_gradient(x: Any) -> Any:

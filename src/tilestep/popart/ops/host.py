@@ -13,6 +13,7 @@ import numpy as np
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
+from tilestep.onnx.values import Array
 from tilestep.popart.exceptions import popart_exception, poplar_application_runtime_error
 from tilestep.popart.ops.collectives import is_replicated, on_several_devices
 from tilestep.popart.ops.describing import DOMAIN
@@ -44,7 +45,7 @@ class Format:
     brackets: tuple[str, str]
 
 
-def written(values: np.ndarray[Any, Any], form: Format) -> str:
+def written(values: Array, form: Format) -> str:
     """The text of an array."""
     decimals, exponent = _decimals(values, form), _has_exponent(values, form)
     formatter: Any = {"float_kind": lambda value: _number(value, form, decimals, exponent)}
@@ -59,19 +60,19 @@ def written(values: np.ndarray[Any, Any], form: Format) -> str:
     return text.translate(str.maketrans("[]", "".join(form.brackets)))
 
 
-def _finite(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _finite(values: Array) -> Array:
     magnitudes = np.abs(values[np.isfinite(values)].astype(np.float64))
     return magnitudes[magnitudes > 0]
 
 
-def _has_exponent(values: np.ndarray[Any, Any], form: Format) -> bool:
+def _has_exponent(values: Array, form: Format) -> bool:
     if form.floats != _AUTO:
         return form.floats == _SCIENTIFIC
     magnitudes = _finite(values)
     return bool(magnitudes.size) and (magnitudes.max() >= _LARGEST_FIXED or magnitudes.min() < _SMALLEST_FIXED)
 
 
-def _decimals(values: np.ndarray[Any, Any], form: Format) -> int:
+def _decimals(values: Array, form: Format) -> int:
     """Digits behind the point, so that the largest number has `digits` in all."""
     magnitudes = _finite(values)
     before = len(str(int(magnitudes.max()))) if magnitudes.size else 1

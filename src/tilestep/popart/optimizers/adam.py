@@ -78,7 +78,6 @@ class AdamRule(ScalingRule):
         return self.scalars["loss_scaling"].name.replace("lossScaling_", "PreviousLossScaling_", 1)
 
     def init(self, param: jax.Array) -> Arrays:
-        """See WeightRule."""
         accl1, accl2, step = self._names
         arrays = {accl1: jnp.zeros(param.shape, self.accl1_type), accl2: jnp.zeros(param.shape, self.accl2_type)}
         if self.mode in BIAS_CORRECTED:
@@ -88,7 +87,7 @@ class AdamRule(ScalingRule):
         return {**self.gradients.init(), **arrays}
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule. `updater` is the gradient."""
+        """`updater` is the gradient."""
         moments, changes = self._moments(hyper, tensors, updater)
         step: jax.Array | None = None
         if self.mode in BIAS_CORRECTED:
@@ -229,7 +228,7 @@ class Adam(Optimizer):
         return self._scaled_state
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
-        """See Optimizer. Source: PopART's compoundscalarhelper.hpp."""
+        """Source: PopART's compoundscalarhelper.hpp."""
         ls = self._loss_scaling
         lr, wd, b1, b2, eps, mwn = self._of(weight).values()
         in_decay = ls if self._scaled_state and self._decay_mode is WeightDecayMode.L2Regularization else _ONE
@@ -248,7 +247,6 @@ class Adam(Optimizer):
         )
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
-        """See Optimizer."""
         if self._scaled_state and context.automatic_loss_scaling is not None:
             raise popart_exception("scaledOptimizerState and automaticLossScaling are not compatible.")
         scalars = self.scalars(weight, context)

@@ -70,7 +70,6 @@ class AdaptiveRule(ScalingRule):
         return not momentum.const or bool(momentum.value > 0)
 
     def init(self, param: jax.Array) -> Arrays:
-        """See WeightRule."""
         names, types = self._names, self.types
         arrays = {names[0]: jnp.full(param.shape, 1.0 if self.tf_variant else 0.0, types[0])}
         if self.mode in (AdaptiveMode.CenteredRMSProp, AdaptiveMode.AdaDelta):
@@ -80,7 +79,7 @@ class AdaptiveRule(ScalingRule):
         return {**self.gradients.init(), **arrays}
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule. `updater` is the gradient; no weight's is clipped."""
+        """`updater` is the gradient; no weight's is clipped."""
         direction, changes = self._direction(hyper, tensors, updater)
         rate = hyper["rate"]
         rate_in_momentum = self.tf_variant and self._has_momentum
@@ -183,7 +182,7 @@ class Adaptive(Optimizer):
         return self._values["eps"]
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
-        """See Optimizer. Source: PopART's compoundscalarhelper.hpp."""
+        """Source: PopART's compoundscalarhelper.hpp."""
         ls = self._loss_scaling
         lr, wd, alpha, momentum, eps = self._of(weight).values()
         divisor = ls.float32 * context.post_accumulation * context.post_replication
@@ -198,7 +197,6 @@ class Adaptive(Optimizer):
         )
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
-        """See Optimizer."""
         scalars = self.scalars(weight, context)
         accum, accl1, accl2, accl3 = (state_type(type, weight) for type in self._types)
         return AdaptiveRule(

@@ -177,7 +177,6 @@ def _without_losses(nodes: Sequence[ForwardNode]) -> list[ForwardNode]:
 
 
 def _reads_of_products(node: ForwardNode, variables: Collection[str]) -> tuple[str, ...]:
-    del variables
     return node.inputs[:2] if node.op_type in _PRODUCTS else ()
 
 

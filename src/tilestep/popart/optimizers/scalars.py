@@ -123,12 +123,7 @@ class Hyper:
 
 
 def compound(
-    kind: str,
-    weight: Weight,
-    value: np.floating,
-    *parts: OptimizerValue,
-    inverse_loss_scale: bool = False,
-    in_type_of_weight: bool = False,
+    kind: str, weight: Weight, value: np.floating, *parts: OptimizerValue, inverse_loss_scale: bool = False, in_type_of_weight: bool = False
 ) -> Scalar:
     """The scalar of one kind for one weight.
 

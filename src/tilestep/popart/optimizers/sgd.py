@@ -33,18 +33,12 @@ class PlainRule(StoringRule):
     """`w = decay * w - rate * g`."""
 
     def init(self, param: jax.Array) -> Arrays:
-        """See WeightRule."""
-        del param
         return self.gradients.init()
 
     def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
-        del hyper, param
         return self.gradients.total(tensors)
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
-        del tensors
         return scaled_add(scaled(param, hyper["decay"]), updater, -hyper["rate"]), {}
 
 
@@ -69,19 +63,17 @@ class CombinedRule(WeightRule):
         return f"{self._velocity}_nesterovGrad"
 
     def init(self, param: jax.Array) -> Arrays:
-        """See WeightRule. The velocity begins with the first update's weight decay in it."""
+        """The velocity begins with the first update's weight decay in it."""
         arrays = {self._velocity: param * jnp.asarray(self.scalars["decay"].value, param.dtype)}
         return {**arrays, self._gradient: jnp.zeros_like(param)} if self.nesterov else arrays
 
     def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
-        """See WeightRule."""
         if not self.context.accumulates:
             gradient = self._reduced(gradient)
         arrays = {self._velocity: scaled_add(tensors[self._velocity], gradient, hyper["dampening"])}
         return {**arrays, self._gradient: scaled_add(tensors[self._gradient], gradient)} if self.nesterov else arrays
 
     def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
         velocity = tensors[self._velocity]
         if self.context.accumulates:
             velocity = self._reduced(velocity)
@@ -93,7 +85,7 @@ class CombinedRule(WeightRule):
         return _nesterov(hyper, gradient, param, velocity), {self._velocity: velocity, self._gradient: jnp.zeros_like(gradient)}
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule. The velocity's share of weight decay is of the new weight."""
+        """The velocity's share of weight decay is of the new weight."""
         new = scaled_add(param, updater, -hyper["rate"])
         velocity = scaled(tensors[self._velocity], hyper["momentum"])
         return new, {self._velocity: _decayed(velocity, new, hyper["decay"])}
@@ -119,11 +111,9 @@ class SeparateRule(StoringRule):
         return reservedAccl1Prefix() + self.gradients.weight.id
 
     def init(self, param: jax.Array) -> Arrays:
-        """See WeightRule."""
         return {**self.gradients.init(), self._velocity: jnp.zeros(param.shape, self.dtype)}
 
     def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
         gradient, changes = self.gradients.total(tensors)
         velocity = _decayed(scaled(tensors[self._velocity], hyper["momentum"]), param, hyper["decay"])
         velocity = scaled_add(velocity, gradient, hyper["dampening"])
@@ -131,8 +121,6 @@ class SeparateRule(StoringRule):
         return updater, {**changes, self._velocity: velocity}
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
-        del tensors
         return scaled_add(param, updater, -hyper["rate"]), {}
 
 
@@ -283,18 +271,13 @@ class SGD(Optimizer):
         return self._values["nesterov"]
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
-        """See Optimizer."""
         return sgd_scalars(weight, context, {**self._of(weight), "lossScaling": self._loss_scaling})
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
-        """See Optimizer."""
         scalars, values = self.scalars(weight, context), self._of(weight)
         store = GradientStore(weight=weight, dtype=state_type(self._accum_type, weight), context=context)
         if not _is_kept(values["momentum"]):
-            return PlainRule(
-                scalars={"decay": scalars["weightDecayScaleFactor0"], "rate": scalars["scaledLearningRate0"]},
-                gradients=store,
-            )
+            return PlainRule(scalars={"decay": scalars["weightDecayScaleFactor0"], "rate": scalars["scaledLearningRate0"]}, gradients=store)
         nesterov = values["nesterov"].val() != 0.0 and values["momentum"].val() > 0.0
         combined = self._accumulator is SGDAccumulatorAndMomentum.Combined
         number = 1 if combined else 2
@@ -362,11 +345,7 @@ class ConstSGD(SGD):
         clip_norm_settings: Sequence[ClipNormSettings] = (),
     ) -> None:
         super().__init__(
-            {
-                "defaultLearningRate": (learning_rate, True),
-                "defaultWeightDecay": (weight_decay, True),
-                "lossScaling": (loss_scaling, True),
-            },
+            {"defaultLearningRate": (learning_rate, True), "defaultWeightDecay": (weight_decay, True), "lossScaling": (loss_scaling, True)},
             clip_norm_settings,
         )
 

@@ -196,8 +196,6 @@ class StoringRule(WeightRule):
     gradients: GradientStore
 
     def accumulate(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> Arrays:
-        """See WeightRule."""
-        del hyper
         return self.gradients.add(tensors, gradient)
 
 
@@ -220,7 +218,6 @@ class ScalingRule(StoringRule):
         return self.decay_mode is WeightDecayMode.Decay and not (decay.const and decay.value == 0)
 
     def prepare(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array) -> tuple[jax.Array, Arrays]:
-        """See WeightRule."""
         gradient, changes = self.gradients.total(tensors)
         if self.cast:
             gradient = gradient.astype(jnp.float32)

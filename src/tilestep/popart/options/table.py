@@ -163,10 +163,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "logDir": no_effect(_PICTURES),
         "dotChecks": no_effect(_PICTURES, warns=True),
         **_each("dotOpNames firstDotOp finalDotOp separateCallOpPdfs", no_effect(_PICTURES)),
-        **_each(
-            "exportPoplarComputationGraph exportPoplarVertexGraph",
-            no_effect("no graph of Poplar is made", warns=True),
-        ),
+        **_each("exportPoplarComputationGraph exportPoplarVertexGraph", no_effect("no graph of Poplar is made", warns=True)),
         **_each("opxAliasChecking opxModifyChecking enableInplaceAmbiguityChecking", no_effect(_COPIES)),
         "enableConstantFoldingOfMultipleConsumers": no_effect("a constant is computed once, however many operators read it"),
         "experimentalSettings": refused(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from tilestep.onnx.values import Array
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
 from tilestep.popart.session.graph import SessionGraph, Values
@@ -58,7 +59,7 @@ class Analysis:
     types: dict[str, jax.ShapeDtypeStruct]
     known: frozenset[str]
     differentiable: frozenset[str]
-    values: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]], repr=False, compare=False)
+    values: Mapping[str, Array] = field(default_factory=dict[str, Array], repr=False, compare=False)
 
 
 def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) -> Analysis:
@@ -72,7 +73,7 @@ def analyse(graph: SessionGraph, loss: str | None, asked: Collection[str] = ()) 
     """
     types: dict[str, jax.ShapeDtypeStruct] = {}
     known = set(graph.constants)
-    values: dict[str, np.ndarray[Any, Any]] = dict(graph.constants)
+    values: dict[str, Array] = dict(graph.constants)
     variables = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in graph.variables.items()}
     key = jax.eval_shape(lambda: jax.random.key(0))
 

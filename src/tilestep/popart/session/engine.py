@@ -11,6 +11,7 @@ from typing import Any, Final, final
 
 import jax
 
+from tilestep.onnx.values import Array
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_runtime_error
@@ -19,7 +20,6 @@ from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.executables import (
     SUFFIX,
-    Array,
     Executable,
     Owner,
     exported,

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import jax
 import numpy as np
 
+from tilestep.onnx.values import Array
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error
@@ -16,7 +17,6 @@ from tilestep.popart.session.graph import narrowed
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.stepio import PyStepIO, store
 
-Array = np.ndarray[Any, Any]
 _TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given -> of the tensor: what is converted without a word
 
 

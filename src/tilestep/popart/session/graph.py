@@ -20,6 +20,7 @@ from tilestep.onnx.graph import Graph, schema_of, with_ends
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
+from tilestep.onnx.values import Array
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import nodes_of, tensors_of
@@ -36,7 +37,6 @@ from tilestep.popart.tensors import InputShapeInfo
 if TYPE_CHECKING:
     from tilestep.popart.session.staging.stages import SessionStage  # which is made of a graph
 
-Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # by tensor name
 
 _HIDDEN: Final = "__"  # how names of attributes begin that say where and how a node runs, not what it computes

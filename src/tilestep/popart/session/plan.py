@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from tilestep.onnx.graph import Graph
+from tilestep.onnx.values import Array
 from tilestep.popart.builder.loading import Model, read_model
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
@@ -31,7 +32,6 @@ from tilestep.popart.session.tuning import require_node_attributes
 from tilestep.popart.session.weights import first_values, shared_by_replicas
 from tilestep.popart.tensors import InputShapeInfo
 
-Array = np.ndarray[Any, Any]
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
@@ -108,14 +108,7 @@ def plan_of(
     require_one_recomputation(graph, options)
     require_node_attributes(graph.proto.graph, analysis.types.get)
     staging = staging_of(
-        graph,
-        analysis,
-        options,
-        training=training,
-        loss=source,
-        device=device,
-        batches=flow.batchesPerStep(),
-        anchors=anchors,
+        graph, analysis, options, training=training, loss=source, device=device, batches=flow.batchesPerStep(), anchors=anchors
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
     scaling = automatic_scaling(options, training=training, accumulation=accumulation, replication=graph.replication)

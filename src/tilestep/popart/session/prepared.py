@@ -12,6 +12,7 @@ import numpy as np
 
 from tilestep.files import write_file
 from tilestep.messages import plain, shown
+from tilestep.onnx.values import Array
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
@@ -32,8 +33,6 @@ from tilestep.popart.session.streams import Synthetic, require_streams
 from tilestep.popart.session.weights import HostWeights, SavedModel
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
-
-Array = np.ndarray[Any, Any]
 
 
 def _require_kind(name: str, value: object, kind: type) -> None:
@@ -136,9 +135,7 @@ class Prepared:
         """Names of all tensors of the model and of the optimiser's state."""
         return {*self._plan.names.analysis.types, *self._plan.names.state}
 
-    def getTensorIds(self) -> set[str]:
-        """The same as `getAllTensorIds`: the original has this name for training."""
-        return self.getAllTensorIds()
+    getTensorIds = getAllTensorIds  # the original has this name for training
 
     def initAnchorArrays(self) -> dict[str, Array]:
         """Arrays for `PyStepIO`, with anything in them. Leading dimensions of one element are left out."""

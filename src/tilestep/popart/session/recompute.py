@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,12 +30,11 @@ from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, phased
-from tilestep.popart.session.analysis import Analysis
+from tilestep.popart.session.analysis import Analysis, Types
 from tilestep.popart.session.graph import Mark, SessionGraph, Values
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.staging.placement import Home, split
 
-Types = Mapping[str, jax.ShapeDtypeStruct]
 Policy = Callable[..., Any]  # of jax.checkpoint
 _NORMS: Final = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization"})
 _FEWER: Final = 0.75  # intervals are so much shorter than those of the least memory; source: intervals.cpp

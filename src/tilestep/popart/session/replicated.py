@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
 import jax
@@ -11,6 +11,7 @@ from jax import lax
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.optimizers import OptimizerState
+from tilestep.popart.session.analysis import Types
 from tilestep.popart.session.graph import Values
 from tilestep.popart.session.program import Carry, Program
 from tilestep.popart.session.replication import AXIS, Replication
@@ -19,7 +20,6 @@ from tilestep.popart.session.stale import Rings
 _FIRST: Final = 0
 _BEHIND_VERSIONS: Final = 1
 _SHARED: Any = None
-Types = Mapping[str, jax.ShapeDtypeStruct]
 Axes = Any  # a tree of places of the replicas' dimension, or None where all replicas share an array
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
+from tilestep.onnx.values import Array
 from tilestep.popart.builder import settings_of
 from tilestep.popart.enums import ReplicatedStreamMode, VariableRetrievalMode
 from tilestep.popart.exceptions import popart_exception
@@ -18,7 +19,6 @@ from tilestep.popart.ops.collectives import groups_in, reduced, replicas
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.variables import ReplicaGrouping, VariableSettings
 
-Array = np.ndarray[Any, Any]
 AXIS: Final = "replica"  # the axis over which a program of one replica is mapped
 _T = TypeVar("_T")
 

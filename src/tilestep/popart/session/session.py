@@ -32,8 +32,14 @@ _GRAPH: Final = "the model is what Builder.getModelProto() gives, and getSeriali
 _STEP_IO: Final = "give run() a PyStepIOCallback, whose functions are called for each microbatch"
 
 
-def _refused(method: str, why: str, way_out: str) -> NoReturn:
-    raise popart_exception(f"Session.{method} is not supported by tilestep: {why}. To go on: {way_out}.")
+def _refusal(method: str, why: str, way_out: str) -> Any:
+    """A method that raises a popart_exception with the way out."""
+
+    def refuse(self: object, *_: Any, **__: Any) -> NoReturn:
+        raise popart_exception(f"Session.{method} is not supported by tilestep: {why}. To go on: {way_out}.")
+
+    refuse.__name__, refuse.__qualname__, refuse.__doc__ = method, f"Session.{method}", f"Refused: {why}."
+    return refuse
 
 
 class _Session(RunCalls):
@@ -170,31 +176,14 @@ class _Session(RunCalls):
                 f"Trying to {verb} the RNG state, but the session option enableLoadAndOffloadRNGState must be set to True."
             )
 
-    def getIr(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: there is no intermediate representation."""
-        _refused("getIr", _NO_IR, _GRAPH)
-
-    def _serializeIr(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: there is no intermediate representation."""
-        _refused("_serializeIr", _NO_IR, _GRAPH)
-
-    def _setDeviceInfo(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a session keeps its device."""
-        _refused("_setDeviceInfo", "a session keeps its device", "make another session, with the other device")
-
-    def connectStreamToCallback(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a program has no streams."""
-        _refused("connectStreamToCallback", _STREAMS, _STEP_IO)
-
-    def connectStream(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a program has no streams."""
-        _refused("connectStream", _STREAMS, _STEP_IO)
-
-    def connectHostFunction(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a program calls no functions by handles."""
-        _refused(
-            "connectHostFunction", "programs call no functions by handles", "register an operator with jax.pure_callback by register_op"
-        )
+    getIr = _refusal("getIr", _NO_IR, _GRAPH)
+    _serializeIr = _refusal("_serializeIr", _NO_IR, _GRAPH)
+    _setDeviceInfo = _refusal("_setDeviceInfo", "a session keeps its device", "make another session, with the other device")
+    connectStreamToCallback = _refusal("connectStreamToCallback", _STREAMS, _STEP_IO)
+    connectStream = _refusal("connectStream", _STREAMS, _STEP_IO)
+    connectHostFunction = _refusal(
+        "connectHostFunction", "programs call no functions by handles", "register an operator with jax.pure_callback by register_op"
+    )
 
 
 @final

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import onnx
 
+from tilestep.onnx.values import Array
 from tilestep.popart.builder.settings import settings_of
 from tilestep.popart.dataflow import Anchor, DataFlow
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, SyntheticDataMode, TileSet, VirtualGraphMode
@@ -101,7 +102,6 @@ def _batch_axis(graph: onnx.GraphProto, name: str) -> int | None:
     return None
 
 
-Array = np.ndarray[Any, Any]
 _INPUT_SEED: Final = 5489  # as the original's generator has it
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from tilestep.onnx.demand import statistics
+from tilestep.onnx.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.external import array_of
 from tilestep.popart.builder.loading import Model
@@ -21,8 +22,6 @@ from tilestep.popart.session.graph import SessionGraph, narrow_dtype, narrowed
 from tilestep.popart.session.replication import Replication
 from tilestep.popart.stepio import PyWeightsIO, store
 from tilestep.popart.tensors import typed_tensor
-
-Array = np.ndarray[Any, Any]
 
 
 def shared_by_replicas(graph: SessionGraph, rule: UpdateRule | None, optimizer: Optimizer | None) -> Replication:
@@ -72,15 +71,12 @@ def _first_state(graph: SessionGraph, rule: UpdateRule, trained: Sequence[str], 
         state = rule.init({name: graph.variables[name] for name in trained})  # pyrefly: ignore[bad-argument-type]
         return {name: np.asarray(value) for name, value in state.tensors.items()}
     each: Any = {
-        name: np.broadcast_to(replication.on_device(name, graph.given[name]), _shape(graph, name, replication)) for name in trained
+        name: np.broadcast_to(replication.on_device(name, graph.given[name]), (replication.count, *graph.variables[name].shape))
+        for name in trained
     }
     state = jax.vmap(rule.init)(each)
     own = {name: np.asarray(value) for name, value in state.tensors.items()}
     return {name: replication.of_groups(name, value if name in replication.own else value[0]) for name, value in own.items()}
-
-
-def _shape(graph: SessionGraph, name: str, replication: Replication) -> tuple[int, ...]:
-    return (replication.count, *graph.variables[name].shape)
 
 
 _MISMATCH: Final = "Trying to reset weights using tensor with non matching tensor info. Tensor ID:"

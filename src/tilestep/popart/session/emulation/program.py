@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 
+from tilestep.onnx.values import Array
 from tilestep.pjrt.programs.other_machines import MachineBeside
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.names import reservedAccumPrefix
@@ -121,7 +122,7 @@ class EmulatedProgram:
         return range(-(run * each + 1) % period, each, period)
 
 
-def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:
+def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 

@@ -162,7 +162,7 @@ def hoisted(run: Run, arguments: tuple[Any, ...], *, replicas: int) -> tuple[Run
         replicas: whose collectives it may have.
     """
     axes = [(AXIS, replicas)] if replicas > 1 else None
-    found = _arrays(_jax.make_jaxpr(run, axis_env=axes)(*arguments).consts)
+    found = [const for const in _jax.make_jaxpr(run, axis_env=axes)(*arguments).consts if np.ndim(const)]
     if not found:
         return run, {}
     names = [f"{_NAME}{number}" for number in range(len(found))]
@@ -177,10 +177,6 @@ def hoisted(run: Run, arguments: tuple[Any, ...], *, replicas: int) -> tuple[Run
         return outputs, {**new, **mine}
 
     return with_constants, {name: jax.ShapeDtypeStruct(value.shape, value.dtype) for name, value in zip(names, found, strict=True)}
-
-
-def _arrays(consts: Sequence[Any]) -> list[Any]:
-    return [const for const in consts if np.ndim(const)]
 
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor

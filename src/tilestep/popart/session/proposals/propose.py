@@ -79,12 +79,7 @@ def _require_number(num_stages: object) -> None:
 
 
 def proposal_for(
-    graph: SessionGraph,
-    loss: str | None,
-    differentiable: Collection[str],
-    num_stages: int,
-    machine: MachineSpec,
-    prices: Prices,
+    graph: SessionGraph, loss: str | None, differentiable: Collection[str], num_stages: int, machine: MachineSpec, prices: Prices
 ) -> StageProposal:
     """The proposal for a session's graph.
 
@@ -228,13 +223,12 @@ def _ends(graph: SessionGraph, values: Values, passing: Passing, loss: str | Non
     ends = [
         number
         for number in range(1, last + 1)
-        if number not in closed and _computes(nodes[number - 1], values) and passing.at(number) and passing.are_arrays(number)
+        if number not in closed
+        and any(name in values and not is_known(values[name]) for name in nodes[number - 1].outputs if name)
+        and passing.at(number)
+        and passing.are_arrays(number)
     ]
     return [*ends, len(nodes)]
-
-
-def _computes(node: Node, values: Values) -> bool:
-    return any(name in values and not is_known(values[name]) for name in node.outputs if name)
 
 
 def _shared(nodes: Sequence[Node], variables: Collection[str]) -> set[int]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
+from tilestep.onnx.values import Array
 
-Array = np.ndarray[Any, Any]
 Kind = Literal["one", "sharded", "pipelined", "phased"]
 
 

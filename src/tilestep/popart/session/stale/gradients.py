@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
+from tilestep.popart.session.analysis import Types
 from tilestep.popart.session.graph import SessionGraph, Values, marking
+from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
-Types = Mapping[str, jax.ShapeDtypeStruct]
-Policy = Callable[..., Any]  # of jax.checkpoint
 _Call = Callable[[Values, Values, Values, Any], tuple[Values, Values, Values]]
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})  # what they do would happen twice if they were computed again
 
