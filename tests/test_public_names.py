@@ -61,10 +61,13 @@ PUBLIC_NAMES = sorted(f"{package}.{name}" for package, names in _BY_PACKAGE.item
 def exported(path: Path) -> Iterator[str]:
     """Names that an `__init__.py` exports.
 
-    They are `import x as x`, `from a import x as x`, what it defines, and what its `__getattr__` compares with, all without underscore.
+    They are `import x as x`, `from a import x as x`, all of `from a import *`, what it defines, and what its `__getattr__` compares with,
+    without underscore.
     """
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         match node:
+            case ast.ImportFrom(names=[ast.alias(name="*")], module=str(module)):
+                yield from exported(SRC / Path(*module.split(".")).with_suffix(".py"))
             case ast.ImportFrom(names=names) | ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name == alias.asname and not alias.name.startswith("_"))
             case ast.FunctionDef(name="__getattr__"):
