@@ -20,10 +20,6 @@ QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expens
     " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" if version("jaxlib").startswith("0.10.") else ""
 )
 AS_USERS_COMPILE = {"XLA_FLAGS": ""}
-# Code that runs Python with the words behind it, where SIGHUP ends it: the tests may run under nohup.
-WITHOUT_NOHUP = (
-    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
 PROCESS_TIMEOUT_WALL_S = 540  # below pytest's own limit, which does not say what the process printed
 
 

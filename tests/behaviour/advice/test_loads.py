@@ -143,7 +143,6 @@ def handed_on(*, ahead: bool) -> Callable[[], Any]:
     return program
 
 
-ON_CPU = r"functions under jax\.default_device\(jax\.devices\('cpu'\)\[0\]\)"
 FAULTS = {
     "two functions by turns": Fault(
         "loads",

@@ -104,8 +104,3 @@ def test_a_conversion_that_a_loop_carries_twice_stays_for_the_other_use() -> Non
 NARROWED = """  %x8 = f8e4m3fn[64,8]{1,0} convert(%x), metadata={op_name="jit(f)/convert_element_type"}
   %x16 = f16[64,8]{1,0} convert(%x8)
   %up = f32[64,8]{1,0} convert(%x16)"""
-FLOAT8_LOOP = (
-    LOOP.replace("METADATA", "")
-    .replace("%a = f16[64,64]{1,0} parameter(0)", "%a8 = f8e4m3fn[64,64]{1,0} parameter(0)\n  %a = f16[64,64]{1,0} convert(%a8)")
-    .replace("  %up = f32[64,8]{1,0} convert(%x)", NARROWED)
-)

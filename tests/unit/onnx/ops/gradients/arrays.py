@@ -40,7 +40,6 @@ TURNS = """g (int64 n, bool c, double[2, 3, 4] x) => (double[2, 3, 4] y, double[
 ROWWISE = """g (double[3, 4] s, double[2, 3, 4] x) => (double[3, 4] y, double[2, 3, 4] z) {
   y, z = Scan <num_scan_inputs = 1, body = b (double[3, 4] t, double[3, 4] r) => (double[3, 4] u, double[3, 4] o)
     { u = Mul(t, r) o = Sin(u) }> (s, x) }"""
-BATCHED_ROWS = ROWWISE.replace("(s, x) }", "(, s, x) }").replace("double[3, 4] s", "double[2, 4] s")
 MAPPED = """g (seq(double[2, 3, 4]) x) => (seq(double[2, 3, 4]) y) {
   y = SequenceMap (x) <body = b (double[2, 3, 4] a) => (double[2, 3, 4] o) { o = Mul(a, a) }> }"""
 
