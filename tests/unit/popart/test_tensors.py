@@ -4,12 +4,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from tests.together import each
 from tilestep import popart
 from tilestep.popart import DataType, ExchangeStrategy, InputSettings, InputShapeInfo, ReplicatedStreamMode, TensorInfo, TileSet
-from tilestep.popart.tensors import data_type_of_numpy, data_type_of_onnx, is_fixed_point, numpy_dtype, onnx_number
+from tilestep.popart.tensors import data_type_of_numpy, data_type_of_onnx, is_fixed_point, numpy_dtype, onnx_number, typed_tensor, unpacked
 
 
 @each(
@@ -102,3 +104,43 @@ def test_settings_of_inputs() -> None:
     assert of(InputSettings(relicatedStreamMode=ReplicatedStreamMode.Broadcast))[2] is ReplicatedStreamMode.Broadcast
     with pytest.raises(TypeError, match="InputSettings takes a TileSet"):
         InputSettings("IO")  # type: ignore[arg-type]
+
+
+@each("shape", [(), (0,), (3, 5), (200,)])
+@each(
+    "dtype, field",
+    [(np.float32, "float_data"), (np.int32, "int32_data"), (np.int64, "int64_data"), (np.float16, "raw_data"), (np.uint8, "raw_data")],
+)
+def test_elements_are_where_programs_look(shape: tuple[int, ...], dtype: Any, field: str) -> None:
+    array = (np.arange(np.prod(shape, dtype=int)).reshape(shape) - 2).astype(dtype)
+    tensor = typed_tensor(array, "w")
+    assert tensor.name == "w"
+    read = numpy_helper.to_array(tensor)
+    assert read.dtype == array.dtype
+    np.testing.assert_array_equal(read, array)
+    assert array.size == 0 or len(getattr(tensor, field)) > 0
+
+
+def test_an_array_in_another_order_is_read_in_its_own() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    np.testing.assert_array_equal(numpy_helper.to_array(typed_tensor(array, "w")), array)
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (2, 3)])
+def test_popart_s_pairs_of_halves_are_unpacked(shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(0).normal(size=shape).astype(np.float16)
+    pairs = np.append(array.ravel(), np.zeros(array.size % 2, np.float16)).view(np.int32)
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT16, dims=shape, int32_data=pairs.tolist())
+    model = onnx.ModelProto()
+    model.graph.initializer.append(tensor)
+    unpacked(model)
+    np.testing.assert_array_equal(numpy_helper.to_array(model.graph.initializer[0]), array)
+
+
+def test_onnxs_own_form_of_halves_stays() -> None:
+    array = np.array([1.5, -2.0], np.float16)
+    tensor = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT16, [2], array)
+    model = onnx.ModelProto()
+    model.graph.initializer.append(tensor)
+    unpacked(model)
+    np.testing.assert_array_equal(numpy_helper.to_array(model.graph.initializer[0]), array)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
@@ -52,12 +52,13 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("Gelu", {"approximate": "tanh"}, GELU_TANH),
     ("Shrink", {"lambd": 1.0, "bias": 0.5}, lambda x: np.where(x < -1, x + 0.5, np.where(x > 1, x - 0.5, 0))),
 ]
+SOFTMAX = [(name, version) for name in ("Softmax", "LogSoftmax", "Hardmax") for version in (1, 11)]  # test_all_axes_from_one_on_are_one
 PRELU = [("PRelu", version) for version in versions("PRelu")]
 ROWS = [(name, version, attributes, function) for name, attributes, function in CASES for version in versions(name)]
 
 
 def test_every_version_below_12_has_a_case() -> None:
-    assert not missing("activations", [*((name, version) for name, version, _, _ in ROWS), *PRELU])
+    assert not missing("activations", [*((name, version) for name, version, _, _ in ROWS), *PRELU, *SOFTMAX])
 
 
 @each("name, version, attributes, function", ROWS)
@@ -106,3 +107,36 @@ def test_what_has_no_meaning_is_refused() -> None:
 @each("name, version", [("Selu", 6), ("HardSigmoid", 6), ("Elu", 6), ("Softsign", 1), ("ThresholdedRelu", 10), ("Shrink", 9)])
 def test_onnx_runtime_agrees(name: str, version: int) -> None:
     agrees_with_onnxruntime(name, [X], version=max(version, 7))
+
+
+NAMES = ("Softmax", "LogSoftmax", "Hardmax")
+SCORES = values(2, 3, 4)
+
+
+@each("op_type", NAMES)
+@each("version", [11, 13])
+def test_axes_count_from_the_end(op_type: str, version: int) -> None:
+    agrees_with_onnxruntime(op_type, [SCORES], version=version, axis=-2)
+
+
+@each("version", [1, 11])
+def test_all_axes_from_one_on_are_one(version: int) -> None:
+    exponentials = np.exp(SCORES)
+    agrees([exponentials / exponentials.sum((1, 2), keepdims=True)], "Softmax", [SCORES], version=version)
+    agrees([SCORES - np.log(exponentials.sum((1, 2), keepdims=True))], "LogSoftmax", [SCORES], version=version)
+    one = np.array([[[0, 1], [1, 0]]], np.float32)
+    agrees([np.array([[[0, 1], [0, 0]]], np.float32)], "Hardmax", [one], version=version)
+
+
+@each("op_type", NAMES)
+@each("version", [1, 13])
+def test_an_axis_that_isnt_there_is_named(op_type: str, version: int) -> None:
+    with pytest.raises(OnnxError, match="axis 3 is out of bounds for array of dimension 3"):
+        run_node(op_type, [SCORES], version=version, axis=3)
+
+
+@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
+@each("op_type", NAMES[:2])
+@each("version", [1, 13])
+def test_gradients(op_type: str, version: int) -> None:
+    slope_agrees(op_type, [SCORES], version=version, axis=1)

@@ -207,18 +207,6 @@ def test_shifts_beyond_the_width_leave_nothing(version: int) -> None:
         run_node("BitShift", [x, by], version=version, direction="UP")
 
 
-@pytest.mark.slow
-def test_bits_and_truth() -> None:
-    a, b = np.array([12, -1], np.int16), np.array([10, 5], np.int16)
-    agrees([np.array([8, 5], np.int16)], "BitwiseAnd", [a, b], version=18)
-    agrees([np.array([14, -1], np.int16)], "BitwiseOr", [a, b], version=18)
-    agrees([np.array([6, -6], np.int16)], "BitwiseXor", [a, b], version=18)
-    agrees([np.array([-13, 0], np.int16)], "BitwiseNot", [a], version=18)
-    agrees([np.array([False, True])], "Not", [np.array([True, False])], version=1)
-    agrees([np.array([True, False])], "LessOrEqual", [np.array([1, 2], F), np.array([1, 1], F)], version=12)
-    agrees([np.array([True, True])], "GreaterOrEqual", [np.array([1, 2], F), np.array([1, 1], F)], version=12)
-
-
 def test_text_is_compared() -> None:
     (same,) = run_node("Equal", [np.array(["a", "b"], object), np.array(["a", "c"], object)], "known", version=19)
     assert same.dtype == bool

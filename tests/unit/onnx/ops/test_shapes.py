@@ -73,15 +73,6 @@ def test_the_same_elements(
     agrees([result(x)], name, [x, *more], version=version, ways=("known", "jit"), **attributes, **old)
 
 
-@pytest.mark.slow
-def test_axes_count_from_the_back() -> None:
-    agrees([X.reshape(6, 4)], "Flatten", [X], version=11, axis=-1, ways=("jit",))
-    agrees([X.reshape(24, 1)], "Flatten", [X], version=11, axis=3, ways=("jit",))
-    agrees([X[0]], "Squeeze", [X[:1, ..., None]], version=11, axes=[-1, -4], ways=("jit",))
-    agrees([X[..., None]], "Unsqueeze", [X, ints(-1)], version=13, ways=("jit",))
-    agrees([np.concatenate([X, X], -1)], "Concat", [X, X], version=11, axis=-1, ways=("jit",))
-
-
 def test_all_axes_of_length_1_go() -> None:
     for version in (1, 11, 13):
         agrees([X[0, 0]], "Squeeze", [X[:1, :1]], version=version, ways=("jit",))
