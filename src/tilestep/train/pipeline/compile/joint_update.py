@@ -75,7 +75,8 @@ class Joint:
         specs = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
         self._init, self._state_structure = flat_jaxpr_and_structure(self._first_state, specs, self._outputs)
         gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(specs), plan.accumulator_dtype)))
-        self._update = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
+        # The update's equations, over gradients, parameters, state and outputs of the last stage.
+        self.flow = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
         self._parts: tuple[Part, ...] | None = None
         self._divided: dict[int, tuple[int, ...]] = {}  # of the state's leaves: the shapes of those that replicas divide among them
@@ -88,11 +89,6 @@ class Joint:
     def extras(self) -> tuple[int, ...]:
         """Of the last stage's outputs' leaves, the indices of those that it is given."""
         return tuple(range(len(self._outputs)))
-
-    @property
-    def flow(self) -> Any:
-        """The update's equations, over gradients, parameters, state and outputs of the last stage."""
-        return self._update
 
     # ------------------------------------------------------------------------------------------------------- the whole
 
@@ -128,12 +124,12 @@ class Joint:
     def is_separable(self, alone: Callable[[int], Joint]) -> bool:
         """Whether each stage's update is the same if the optimiser sees this stage alone. Args: alone: the update of one stage."""
         count = len(self._owner)
-        taints = taints_of(self._update.jaxpr, self._owner, count)
-        outputs = self._update.jaxpr.outvars
+        taints = taints_of(self.flow.jaxpr, self._owner, count)
+        outputs = self.flow.jaxpr.outvars
         of_params = [taints(atom) <= {owner} for atom, owner in zip(outputs, self._owner, strict=False)]
         if not all(of_params) or any(len(taints(atom)) > 1 for atom in outputs):
             return False
-        whole = work_of(self._update.jaxpr, taints)
+        whole = work_of(self.flow.jaxpr, taints)
         for stage, own in zip(self._stages, self._trained, strict=True):
             try:
                 closed = alone(stage.number).flow
@@ -149,7 +145,7 @@ class Joint:
     def _divide(self) -> tuple[Part, ...]:
         """The parts, not yet compiled."""
         if self._parts is None:
-            jaxpr, count = self._update.jaxpr, len(self._owner)
+            jaxpr, count = self.flow.jaxpr, len(self._owner)
             homes = homes_of(jaxpr, self._owner, count)
             state = jaxpr.invars[2 * count : 2 * count + len(self._init.jaxpr.outvars)]
             self._state_homes = [homes(variable) for variable in state]
@@ -166,7 +162,7 @@ class Joint:
 
     def _forms(self, away: frozenset[int]) -> Forms:
         """Args: away: which parameters' and state's leaves, in this order, are in the host's memory."""
-        jaxpr, count = self._update.jaxpr, len(self._owner)
+        jaxpr, count = self.flow.jaxpr, len(self._owner)
         old, new = jaxpr.invars[count:], jaxpr.outvars
         times = Counter(atom for atom in new if is_variable(atom))
         read = {variable for part in self._divide() for variable in part.takes}
@@ -188,7 +184,7 @@ class Joint:
     def _compiled(self, away: frozenset[int]) -> tuple[tuple[Part, ...], Forms]:
         """(The parts with their programs, the forms of the values). Args: away: as for `_forms`."""
         if away not in self._programs:
-            jaxpr, count = self._update.jaxpr, len(self._owner)
+            jaxpr, count = self.flow.jaxpr, len(self._owner)
             held = jaxpr.invars[2 * count + len(self._init.jaxpr.outvars) :]  # the last stage's outputs are given out, too
             forms = self._forms(away)
             parts = giving_up(self._divide(), jaxpr, jaxpr.invars[count:], held, forms)
@@ -248,11 +244,11 @@ class Joint:
         gradients = [
             finish(*self._parted(stage, own))[0] for stage, (finish, own) in enumerate(zip(self._finish, accumulators, strict=True))
         ]
-        jaxpr = self._update.jaxpr
+        jaxpr = self.flow.jaxpr
         given = itertools.chain(*gradients, held, extras)
         values: dict[Atom, Any] = dict(zip(jaxpr.invars, given, strict=True))
         del gradients, given, held  # which would keep what is over
-        constants = dict(zip(jaxpr.constvars, self._update.consts, strict=True))
+        constants = dict(zip(jaxpr.constvars, self.flow.consts, strict=True))
         parts, forms = self._compiled(away)
         for part in parts:
             values.update(zip(part.makes, self._run(part, values, constants, put), strict=True))
@@ -281,10 +277,10 @@ class Joint:
         self, params: Sequence[Sequence[jax.Array]], state: Pytree, accumulators: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array]
     ) -> tuple[list[list[jax.Array]], Any]:
         """`apply` within one program, where all is on one device."""
-        plan, jaxpr = self._plan, self._update.jaxpr
+        plan, jaxpr = self._plan, self.flow.jaxpr
         gradients = [finished(acc, plan.per_update, plan.reduction) for own in accumulators for acc in own]
         flat = [*gradients, *(leaf for own in params for leaf in own), *_jax.tree.leaves(state), *extras]
-        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self._update.consts, *flat], strict=True))
+        values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self.flow.consts, *flat], strict=True))
         rest = iter(computed(jaxpr.eqns, values, jaxpr.outvars))
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))

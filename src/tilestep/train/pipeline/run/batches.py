@@ -54,10 +54,7 @@ class Stacked:
     Raises: TypeError for an array of no numbers, OverflowError for a whole number that would become another one on a device.
     """
 
-    @property
-    def is_there(self) -> bool:
-        """They are."""
-        return True
+    is_there: Final = True
 
     def __init__(self, microbatches: Pytree, count: int, inputs: tuple[Pytree, ...]) -> None:
         require_held(microbatches, lambda index: f"microbatch {index[0]}" if index else "microbatches")
@@ -91,10 +88,7 @@ class Stacked:
 class Taken:
     """Elements of a queue."""
 
-    @property
-    def is_there(self) -> bool:
-        """Nobody knows."""
-        return False
+    is_there: Final = False  # nobody knows
 
     def __init__(self, take: Callable[[], Chunk], count: int, inputs: tuple[Pytree, ...]) -> None:
         _require_inputs(inputs)

@@ -13,7 +13,7 @@ from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.compile.stage import Stage, calls_python
+from tilestep.train.pipeline.compile.stage import calls_python
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of
@@ -56,9 +56,9 @@ class Single:
     """
 
     def __init__(self, compiled: Compiled, spec: PipelineSpec, structure: Any) -> None:
-        self._spec, self._stages = spec, compiled.traced.stages
+        self._spec, self.stages, self.structure = spec, compiled.traced.stages, structure
         is_training = spec.optimizer is not None
-        self._may_fail = any(calls_python(stage, training=is_training) for stage in self._stages)
+        self._may_fail = any(calls_python(stage, training=is_training) for stage in self.stages)
         self._state = SingleState(compiled, structure, is_training=is_training)
         self._function = SingleFunction(compiled, spec, self._state)
         self._shardings: dict[int, Any] = {}  # those of the program's device, by their id
@@ -66,23 +66,13 @@ class Single:
         self._program: Any = _jax.jit(
             self._whole,
             donate_argnums=(0,) if is_training and not self._may_fail else (),
-            compiler_options=self._stages[0].placement.compiler_options,
+            compiler_options=self.stages[0].placement.compiler_options,
         )
-
-    @property
-    def structure(self) -> Any:
-        """The structure of the state."""
-        return self._state.structure
-
-    @property
-    def stages(self) -> Sequence[Stage]:
-        """The stages."""
-        return self._stages
 
     @property
     def trees(self) -> list[Pytree]:
         """For each stage of the last level the tree of its outputs' specs."""
-        return [self._stages[stage].outputs for stage in self._spec.schedule.levels[-1]]
+        return [self.stages[stage].outputs for stage in self._spec.schedule.levels[-1]]
 
     def run(
         self, leaves: list[jax.Array], stacks: Sequence[Pytree], inputs: Pytree, key: jax.Array | None
@@ -125,7 +115,7 @@ class Single:
                 break
         else:
             return leaves
-        arrays = brought(leaves, self._stages[0].placement)
+        arrays = brought(leaves, self.stages[0].placement)
         if len(known) > _MOST_KNOWN_SHARDINGS:
             known.clear()
         for leaf in arrays:

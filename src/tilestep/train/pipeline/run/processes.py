@@ -88,11 +88,11 @@ class Processes:
                 f"all stages are on devices of process {owners[0]}, and this is process {self._me}: name devices of several processes in "
                 "device_mapping, or give devices=jax.local_devices() for a pipeline of this process alone"
             )
-        self._commits_last = commits_last
+        self.commits_last: Final = commits_last  # whether updates before the end of a run are of copies
         self._connected: tuple[Rendezvous, Transfers] | None = None
         self._told: BaseException | None = None
         self._flush: Callable[[], None] | None = None
-        self._is_committed = self._has_looked = False
+        self.is_committed = self._has_looked = False
 
     @property
     def feeds(self) -> bool:
@@ -111,11 +111,6 @@ class Processes:
                 "away and use step(), or put them into one process"
             )
         return here == {True}
-
-    @property
-    def commits_last(self) -> bool:
-        """Whether updates before the end of a run are of copies."""
-        return self._commits_last
 
     def _links(self) -> tuple[Rendezvous, Transfers]:
         if self._connected is None:
@@ -171,7 +166,7 @@ class Processes:
 
         But for Ctrl-C, which a terminal sends to all of them: it stays what it is in each.
         """
-        self._is_committed = self._has_looked = False
+        self.is_committed = self._has_looked = False
         try:
             yield
         except BaseException as error:
@@ -207,7 +202,7 @@ class Processes:
 
     def shared(self, elements: Iterator[Element], is_there: bool) -> tuple[Iterator[Element], bool]:
         """(the elements of a run, which are those of the first stage's process; whether they are there). Begins the run."""
-        self._is_committed = self._has_looked = False
+        self.is_committed = self._has_looked = False
         self._links()[1].begin()
         if not self.feeds:
             description, is_there = self.agree("begins a run")[self._feeder]
@@ -231,17 +226,12 @@ class Processes:
 
     def commit(self) -> None:
         """All that comes before an update has been started here: goes on if it has been everywhere."""
-        if self._is_committed:
+        if self.is_committed:
             return
         counts = self.agree("is about to update", self._links()[1].counts())
         for process, (sent, _) in enumerate(counts):
             assert sent.get(self._me, 0) == counts[self._me][1].get(process, 0)  # all have gone through the same tasks
-        self._is_committed = True
-
-    @property
-    def is_committed(self) -> bool:
-        """Whether `commit` has gone well in this run."""
-        return self._is_committed
+        self.is_committed = True
 
     def looked(self, look: Callable[[], None], order: Callable[[], int]) -> None:
         """Looks at what was made, and goes on if all of it is well everywhere. Args: order: which task of all it was that was not."""
@@ -268,13 +258,10 @@ class Processes:
 class Unfed:
     """What a process gives that gives no elements: the run's inputs."""
 
+    is_there: Final = False  # nobody knows
+
     def __init__(self, inputs: tuple[Pytree, ...]) -> None:
         self._inputs = inputs
-
-    @property
-    def is_there(self) -> bool:
-        """Nobody knows."""
-        return False
 
     def elements(self) -> Iterator[Element]:
         """With nothing but the inputs."""

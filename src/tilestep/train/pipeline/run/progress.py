@@ -31,12 +31,7 @@ class _Counted:
     """A batch that tells of each element that is taken."""
 
     def __init__(self, batch: Batch, tell: Callable[[], None]) -> None:
-        self._batch, self._tell = batch, tell
-
-    @property
-    def is_there(self) -> bool:
-        """As the batch's."""
-        return self._batch.is_there
+        self._batch, self._tell, self.is_there = batch, tell, batch.is_there
 
     def elements(self) -> Iterator[Element]:
         """Those of the batch."""
