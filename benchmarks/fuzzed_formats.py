@@ -332,9 +332,8 @@ def onnx_errors() -> tuple[type[Exception], ...]:
 
 
 def toml_seeds() -> list[bytes]:
-    from tests.unit.machine.test_hostile_files import TEMPLATE
-
-    return [TEMPLATE.encode(), b'inherits = "c600"\n[ipu]\nnum_tiles = 10\n[ipu.tile]\nsram_bytes = 1_000_000\n[host]\n']
+    own = b'inherits = "bow-2000"\nname = "mine"\nnum_ipus = 16\n[ipu]\nclock_hz = 1.5e9\n[ipu.tile]\nsram_bytes = 1_277_952\n[link]\n'
+    return [own, b'inherits = "c600"\n[ipu]\nnum_tiles = 10\n[ipu.tile]\nsram_bytes = 1_000_000\n[host]\n']
 
 
 def words(text: str) -> tuple[bytes, ...]:

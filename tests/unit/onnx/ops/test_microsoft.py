@@ -330,5 +330,5 @@ def test_rows_of_a_batch_may_have_pasts_of_several_lengths() -> None:
     ],
 )
 def test_what_is_not_supported_is_named(name: str, inputs: list[Any], attributes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OnnxError, match=rf"com\.microsoft\.{name}-1.*{message}"):
+    with pytest.raises(OnnxError, match=rf"{name}.*{message}"):
         run_node(name, inputs, "shapes", version=1, domain="com.microsoft", **attributes)

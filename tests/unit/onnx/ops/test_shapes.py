@@ -222,7 +222,7 @@ def test_sparse_constants(indices: np.ndarray[Any, Any]) -> None:
 def test_a_constant_has_one_value() -> None:
     with pytest.raises(OnnxError, match="has one value, and this one has 2"):
         run_node("Constant", [], "known", version=12, value_int=1, value_float=1.0)
-    with pytest.raises(OnnxError, match="value is a Graph: it must be a tensor"):
+    with pytest.raises(OnnxError, match="attribute 'value' is a graph of type GRAPH, and must be of type TENSOR"):
         run_node("Constant", [], "known", version=12, value=onnx.helper.make_graph([], "g", [], []))
 
 

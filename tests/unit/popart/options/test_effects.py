@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,7 +123,6 @@ def model(tiles: int = 16) -> popart.DeviceInfo:
     return popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": tiles})
 
 
-@pytest.mark.slow
 def test_gradients_of_microbatches_make_one_update() -> None:
     def accumulate(options: popart.SessionOptions) -> None:
         options.enableGradientAccumulation, options.accumulationFactor = True, 2
@@ -134,6 +135,21 @@ def test_gradients_of_microbatches_make_one_update() -> None:
     assert trained(lambda _: None, inputs[:1]) == 1 - 2
     assert trained(accumulate, inputs) == 1 - 6
     assert trained(mean, inputs) == 1 - 3
+
+
+@pytest.mark.slow
+def test_a_running_mean_does_not_overflow() -> None:
+    def mean(strategy: popart.MeanReductionStrategy) -> Set:
+        def set_options(options: popart.SessionOptions) -> None:
+            options.enableGradientAccumulation, options.accumulationFactor = True, 2
+            options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
+            options.meanAccumulationAndReplicationReductionStrategy = strategy
+
+        return set_options
+
+    inputs = np.array([[40000], [40000]], np.float16)
+    assert np.isfinite(trained(mean(popart.MeanReductionStrategy.Running), inputs, dtype="FLOAT16", rate=1e-3))
+    assert not np.isfinite(trained(mean(popart.MeanReductionStrategy.Post), inputs, dtype="FLOAT16", rate=1e-3))
 
 
 def test_a_loss_scale_beyond_float16_is_not_cut() -> None:
@@ -159,6 +175,17 @@ def test_a_loss_scale_beyond_float16_is_not_cut() -> None:
     np.testing.assert_array_equal(changed(True, 1024.0), np.full(2, 256, np.float16))
     np.testing.assert_array_equal(changed(True, 131072.0), np.full(2, 32768, np.float16))
     assert changed(False, 131072.0)[0] < 16384.5
+
+
+@pytest.mark.slow
+def test_synthetic_inputs_are_zeros() -> None:
+    options = popart.SessionOptions()
+    options.syntheticDataMode = popart.SyntheticDataMode.Zeros
+    session, x, y = inferred(options)
+    anchors = session.initAnchorArrays()
+    anchors[y][:] = 7
+    session.run(popart.PyStepIO({x: np.ones((4, 4), np.float32)}, anchors))
+    assert (anchors[y] == 7).all()  # nor do results come back
 
 
 def test_64_bit_integers_without_casts_are_an_error() -> None:
@@ -197,6 +224,30 @@ def test_an_engine_that_is_not_compiled_does_not_run() -> None:
         session.run(popart.PyStepIO({x: np.ones((4, 4), np.float32)}, session.initAnchorArrays()))
 
 
+@pytest.mark.slow
+def test_executables_are_cached(tmp_path: Path) -> None:
+    options = popart.SessionOptions()
+    options.enableEngineCaching, options.cachePath = True, str(tmp_path / "cache")
+    for _ in range(2):
+        inferred(options, device=popart.DeviceManager().acquireAvailableDevice(1, 16))
+        gc.collect()
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_engine_options_ask_for_a_report(tmp_path: Path) -> None:
+    options = popart.SessionOptions()
+    options.engineOptions["autoReport.directory"] = str(tmp_path)
+    session, x, _ = inferred(options, device=model())
+    session.run(popart.PyStepIO({x: np.ones((4, 4), np.float32)}, session.initAnchorArrays()))
+    del session
+    gc.collect()
+    assert list(tmp_path.rglob("*.tilestep"))
+    options.engineOptions["autoReport.direction"] = "here"
+    with pytest.raises(popart.poplar_exception, match=r"Unrecognised option 'autoReport.direction'$"):
+        inferred(options)
+
+
 @pytest.mark.parametrize("name", ["reportOptions", "convolutionOptions", "matmulOptions", "lstmOptions"])
 def test_an_unknown_option_of_a_library_is_an_error_of_prepare_device(name: str) -> None:
     options = popart.SessionOptions()
@@ -204,6 +255,43 @@ def test_an_unknown_option_of_a_library_is_an_error_of_prepare_device(name: str)
     session, _, _ = inferred(options, prepare=False)
     with pytest.raises(popart.poplar_exception, match=r"Unrecognised option 'showEverything'$"):
         session.prepareDevice()
+
+
+@pytest.mark.slow
+def test_cycles_are_counted_where_it_was_asked_for() -> None:
+    options = popart.SessionOptions()
+
+    def ran() -> popart.InferenceSession:
+        session, x, _ = inferred(options, device=model())
+        session.run(popart.PyStepIO({x: np.ones((4, 4), np.float32)}, session.initAnchorArrays()))
+        return session
+
+    with pytest.raises(popart.popart_runtime_error, match=r"instrumentWithHardwareCycleCounter"):
+        ran().getCycleCount()
+    options.instrumentWithHardwareCycleCounter = True
+    session = ran()
+    assert session.getCycleCount() > 0
+    with pytest.raises(popart.popart_exception):
+        session.getCycleCount("inner_ipu_0")
+    options.hardwareInstrumentations = {popart.Instrumentation.Outer, popart.Instrumentation.Inner}
+    assert 0 < ran().getCycleCount("inner_ipu_0") <= ran().getCycleCount()
+    gc.collect()
+
+
+def cycles(**changes: Any) -> int:
+    """Of a matmul of float16."""
+    options = popart.SessionOptions()
+    options.instrumentWithHardwareCycleCounter = True
+    for name, value in changes.items():
+        setattr(options, name, value)
+    session, x, _ = inferred(options, device=model(), kind="FLOAT16", width=64)
+    session.run(popart.PyStepIO({x: np.ones((64, 64), np.float16)}, session.initAnchorArrays()))
+    return session.getCycleCount()
+
+
+@pytest.mark.slow
+def test_io_tiles_change_the_plan() -> None:
+    assert cycles(numIOTiles=8) != cycles()
 
 
 def test_loops_and_copies_in_the_program_allow_overlapped_streams() -> None:
@@ -224,6 +312,12 @@ def test_loops_and_copies_in_the_program_allow_overlapped_streams() -> None:
     for flags in ({}, {"useHostCopyOps": True}):
         with pytest.raises(popart.popart_exception, match=r"OverlapLoops require SessionOptions::useHostCopyOps"):
             made(**flags)
+
+
+@pytest.mark.slow
+def test_partials_change_the_plan() -> None:
+    assert cycles(partialsTypeMatMuls="half") < cycles()
+    assert cycles(matmulOptions={"partialsType": "half"}) == cycles(partialsTypeMatMuls="half")
 
 
 def test_the_loss_scaling_follows_the_gradients() -> None:

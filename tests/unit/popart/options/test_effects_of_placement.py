@@ -96,12 +96,26 @@ def test_the_mode_of_virtual_graphs_decides_who_places_operators() -> None:
     assert [stage.ipu for stage in _staging(virtualGraphMode=MODES.Auto, placed=False).stages] == [0, 1]
 
 
+@pytest.mark.slow
+def test_ratios_split_the_model_unevenly() -> None:
+    halves, uneven = (
+        _staging(virtualGraphMode=MODES.Auto, placed=False, layers=8, virtualGraphSplitRatios=ratios) for ratios in ([], [0.25, 0.75])
+    )
+    assert len(halves.stages[0].nodes) > len(uneven.stages[0].nodes)
+
+
+@pytest.mark.slow
+def test_stages_of_a_pipeline_work_at_once() -> None:
+    assert _staging(virtualGraphMode=MODES.Manual, batches=2).kind == "sharded"
+    assert _staging(virtualGraphMode=MODES.Manual, batches=2, enablePipelining=True).kind == "pipelined"
+    assert _cycles() < _cycles(enablePipelining=False)
+
+
 def test_phases_follow_each_other() -> None:
     staging = _staging(virtualGraphMode=MODES.ExecutionPhases, executionPhaseSettings=popart.ExecutionPhaseSettings(2))
     assert (staging.kind, [stage.phase for stage in staging.stages]) == ("phased", [0, 1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("enable", [True, False])
 def test_replicas_add_their_gradients(enable: bool) -> None:
     builder = popart.Builder()
@@ -122,6 +136,38 @@ def test_replicas_add_their_gradients(enable: bool) -> None:
     assert weights[w] == (1 - 6 if enable else 1 - 2)
 
 
+@pytest.mark.slow
+def test_what_is_computed_again_takes_time() -> None:
+    assert _cycles(autoRecomputation=popart.RecomputationType.RecomputeAll) > _cycles()
+
+
+@pytest.mark.slow
+def test_shapes_stay_known_where_stages_compute_again() -> None:
+    builder = popart.Builder()
+    x = y = builder.addInputTensor("FLOAT", [4, WIDTH], "x")
+    for ipu in range(2):
+        with builder.virtualGraph(ipu):
+            w = builder.addInitializedInputTensor(np.eye(WIDTH, dtype=np.float32))
+            y = builder.reshape_const(builder.aiOnnx, [builder.aiOnnx.matmul([y, w])], [4, WIDTH])
+            loss = builder.aiGraphcore.identityloss([y]) if ipu else ""
+    again = popart.RecomputationType.RecomputeAll
+    options = _options(virtualGraphMode=MODES.Manual, autoRecomputation=again, explicitRecomputation=True)
+    sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
+    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd, _device(), userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.ones((4, WIDTH), np.float32)}, anchors))
+    assert anchors[loss] == 1
+
+
+@pytest.mark.slow
+def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again() -> None:
+    again = {"enablePipelining": False, "autoRecomputation": popart.RecomputationType.RecomputeAll}
+    assert _cycles(**again) == _cycles(enablePipelining=False)  # there is no checkpoint, so all is behind the last one
+    assert _cycles(**again, explicitRecomputation=True) > _cycles(enablePipelining=False)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -133,6 +179,18 @@ def test_replicas_add_their_gradients(enable: bool) -> None:
 )
 def test_what_waits_in_streaming_memory_changes_the_time(name: str) -> None:
     assert _cycles(**{name: LOCATION}) != _cycles()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["weightTensorLocationSettings", "optimizerStateTensorLocationSettings"])
+def test_what_has_few_elements_stays_in_the_tiles(name: str) -> None:
+    assert _cycles(**{name: popart.TensorLocationSettings(popart.TensorStorage.OffChip, WIDTH * WIDTH + 1)}) == _cycles()
+
+
+@pytest.mark.slow
+def test_a_single_weight_waits_in_streaming_memory() -> None:
+    assert _cycles(tensorLocationSettingsOverride={"w0": LOCATION.location}) > _cycles()
+    assert _cycles(tensorLocationSettingsOverride={"other": LOCATION.location}) == _cycles()
 
 
 def test_the_forward_part_of_a_pipeline_runs_alone() -> None:
