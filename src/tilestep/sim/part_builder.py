@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -42,6 +42,10 @@ class PartBuilder:
     def members(self) -> set[int]:
         """Keys of all programs that are members of a group."""
         return {key for group in self.known_groups.values() for key in group.members}
+
+    def staying(self) -> Iterator[Value]:
+        """What members of groups have left in the tiles for later entries; the host may have forgotten it."""
+        return (value for group in self.known_groups.values() for value in group.stays)
 
     def forget_groups(self, names: Collection[str]) -> None:
         """Forgets groups that are loaded nowhere."""

@@ -7,6 +7,7 @@ give equal times. docs/explanation/virtual-time.md explains the rules.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, final
 
 from tilestep.hints import EffectiveBatch
@@ -393,7 +394,7 @@ class System:
         for name in groups:
             self._partitions.pop(name, None)
         needed = self._builder.members()
-        for value in self._values.values():
+        for value in chain(self._values.values(), self._builder.staying()):
             needed.update(ledger.key for ledger in (value.made_by, value.streamed_to) if ledger is not None)
         programs = {key for key in self._gone if isinstance(key, int)} - needed
         self._gone -= groups | self._programs.forget(programs)

@@ -154,3 +154,20 @@ def test_a_group_that_is_loaded_stays_until_another_program_is() -> None:
     drop(host)
     assert names(host) == ["other"]
     assert not host.system.snapshot().groups
+
+
+def test_a_program_stays_that_took_what_a_group_has_left_in_the_tiles() -> None:
+    """The host may have forgotten that value long ago, but the group's state names who took it."""
+    host = Host(record=False)
+    state = program(superstep(1), name="state", takes=(STATE,), gives=(STATE,), donates={0: 0}, resident_bytes=1)
+    [left] = host.run(state, host.put(STATE), group=("two", 1))
+    host.run(program(superstep(1), name="g"), group=("two", 1))
+    host.system.read(left)
+    host.run(program(superstep(1), name="other", takes=(STATE,)), left)
+    host.system.forget(left)
+    host.run(program(superstep(1), name="last"))
+    drop(host, "state", "g", "other")
+    snapshot = host.system.snapshot()
+    assert [len(group.stays) for group in snapshot.groups] == [1]
+    again = System.restored(snapshot, host.system.machine, host.system.programs)
+    assert again.snapshot().groups == snapshot.groups
