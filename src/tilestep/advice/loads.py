@@ -13,7 +13,19 @@ from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.single_operations import Loaded, Shares, loaded, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.advice.single_operations import (
+    Loaded,
+    Shares,
+    loaded,
+    shares_of,
+    single_text,
+    single_ways,
+    staged,
+    staged_text,
+    staged_ways,
+    taking_turns,
+    turns_text,
+)
 from tilestep.advice.source_lines import in_loop
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import Figures, Loading, ShapesProfile
@@ -116,7 +128,8 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
         return staged_text(part, shares), shares, staged_ways(part)
     ways = single_ways(figures, part, evidence) if evidence else ()
     on_cpu = evidence is None or _may_go(figures, part, evidence)
-    return single_text(part, shares, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
+    turns = turns_text(*taking_turns(figures, part, evidence))
+    return single_text(part, shares, on_cpu=on_cpu, copies=_copies_arrays(part, evidence), turns=turns), shares, ways
 
 
 def _copies_arrays(units: Sequence[Loaded], evidence: Evidence | None) -> bool:

@@ -110,10 +110,30 @@ def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
     return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
 
 
-def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies: bool) -> str:
+def taking_turns(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[list[Loaded], list[Loaded]]:
+    """Single operations that run between the runs of functions of the user's, at least at half of them, and these functions.
+
+    Both are empty if the functions are not loaded again for it.
+    """
+    users = [unit for unit in loaded(figures, figures.loaded_on_busiest) if unit.origin == "user" and unit.loads > 1]
+    if evidence is None or not users:
+        return [], []
+    owned = {key for unit in users for key in unit.keys}
+    keys = [call.key for call in evidence.dispatches]
+    places = [place for place, key in enumerate(keys) if key in owned]
+    if len(places) < 2:
+        return [], []
+    between = Counter(keys[places[0] : places[-1]])
+    runs = max(sum(between[key] for key in unit.keys) for unit in users)
+    turning = [unit for unit in units if 2 * sum(between[key] for key in unit.keys) >= runs]
+    return (turning, users) if turning else ([], [])
+
+
+def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies: bool, turns: str = "") -> str:
     """What a sentence goes on with about single operations.
 
-    Args: on_cpu: whether they can run there. copies: whether one copies an array of the host.
+    Args: on_cpu: whether they can run there. copies: whether one copies an array of the host. turns: what is said of those that take turns
+    with a function of the user's.
     """
     elsewhere = f", or run {'it' if len(units) == 1 else 'them'} under {CPU_DEFAULT}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
@@ -121,6 +141,7 @@ def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies
     if len(units) == 1:
         return (
             f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."
+            + turns
             + straight
             + where.replace("They are", "It is")
         )
@@ -128,8 +149,18 @@ def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies
     count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
     return (
         f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
-        f"jitted function{elsewhere}.{straight}{where}"
+        f"jitted function{elsewhere}.{turns}{straight}{where}"
     )
+
+
+def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
+    """A sentence about single operations that take turns with functions of the user's; '' if there are none."""
+    if not turning:
+        return ""
+    names = names_text(list(dict.fromkeys(unit.name for unit in turning)), most=2)
+    runs = "runs" if len(turning) == 1 else "run"
+    owners = names_text([unit.label for unit in users], most=2)
+    return f" {names} {runs} between the runs of {owners}: each turn loads them all."
 
 
 def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
@@ -139,10 +170,17 @@ def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -
     """
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
-    on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
+    elsewhere = f"run {count} under {CPU_DEFAULT}"
     ways: list[Way] = []
-    if len(keys) > 1:
-        ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE))
+    turning, users = taking_turns(figures, units, evidence)
+    if turning:
+        names = names_text([unit.label for unit in (*users, *turning)], most=3)
+        both = [key for unit in (*users, *turning) for key in unit.keys]
+        ways.append(Way(edit=f"put {names} into one jitted function", change=merged(both, by_turns=True), how="about", basis=AS_ONE))
+    rest = [key for unit in units if unit not in turning for key in unit.keys]
+    if len(rest) > 1:
+        on_one = f"put {len(rest):,} programs of single operations into one jitted function"
+        ways.append(Way(edit=on_one, change=merged(rest), how="about", basis=AS_ONE))
     runs = evidence.host_lines.runs
     own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
     lines = {line for key in keys for line in runs.get(key, ())}

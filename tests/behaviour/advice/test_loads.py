@@ -97,6 +97,30 @@ def outside_of_jit(where: str) -> Callable[[], Any]:
     return program
 
 
+def sampling(*, inside: bool) -> Callable[[], Any]:
+    """A walk whose key is split beside each step, or within it."""
+
+    def program() -> Any:
+        step = jax.jit(lambda key, x: x + jax.random.normal(key, x.shape))
+
+        @jax.jit
+        def whole(key: Any, x: Any) -> Any:
+            key, sub = jax.random.split(key)
+            return key, x + jax.random.normal(sub, x.shape)
+
+        key, x, found = np.zeros(2, np.uint32), np.zeros(8, np.float32), []
+        for _ in range(12):
+            if inside:
+                key, x = whole(key, x)
+            else:
+                key, sub = jax.random.split(key)
+                x = step(sub, x)
+            found.append(np.asarray(x))
+        return found
+
+    return program
+
+
 def counting(*, on_device: bool) -> Callable[[], Any]:
     def program() -> Any:
         loops = jax.jit(lambda x: jax.lax.fori_loop(0, 1000, lambda _, x: x * 1.5, x), donate_argnums=0)
@@ -168,6 +192,14 @@ FAULTS = {
         outside_of_jit("jit"),
         0.25,
         says=r"operations outside of jit: each is .*, 11 programs in \d+ calls \(jit_\w+, .*into one jitted function, or run them",
+    ),
+    "a key that is split beside a step": Fault(
+        "loads",
+        r"^put jit__lambda, .*jit__threefry_split.* into one jitted function$",
+        sampling(inside=False),
+        sampling(inside=True),
+        0.25,
+        says=r"jit__threefry_split.* run between the runs of jit__lambda: each turn loads them all\.",
     ),
     "short runs": Fault(
         "idle",
