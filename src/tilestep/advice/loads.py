@@ -16,6 +16,7 @@ from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import (
     Loaded,
     Shares,
+    committed_text,
     loaded,
     shares_of,
     single_text,
@@ -129,6 +130,8 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
     ways = single_ways(figures, part, evidence) if evidence else ()
     on_cpu = evidence is None or _may_go(figures, part, evidence)
     turns = turns_text(*taking_turns(figures, part, evidence))
+    if on_cpu:
+        turns = f"{committed_text(part, evidence)}{turns}"
     return single_text(part, shares, on_cpu=on_cpu, copies=_copies_arrays(part, evidence), turns=turns), shares, ways
 
 

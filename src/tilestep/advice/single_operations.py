@@ -153,6 +153,17 @@ def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies
     )
 
 
+def committed_text(units: Sequence[Loaded], evidence: Evidence | None) -> str:
+    """A sentence about single operations on results of other programs, which a default device may not move; '' if there are none."""
+    if evidence is None:
+        return ""
+    keys = {key for unit in units for key in unit.keys}
+    results = {value for call in evidence.dispatches if call.key not in keys for row in call.results for value in row}
+    takes = any(value in results for call in evidence.dispatches if call.key in keys for row in call.arguments for value in row)
+    text = " What is committed to an IPU, such as losses of a Pipeline, is worked on there all the same: read it first (jax.device_get)."
+    return text if takes else ""
+
+
 def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
     """A sentence about single operations that take turns with functions of the user's; '' if there are none."""
     if not turning:
