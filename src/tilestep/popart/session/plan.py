@@ -32,6 +32,7 @@ from tilestep.popart.session.tuning import require_node_attributes
 from tilestep.popart.session.weights import first_values, shared_by_replicas
 from tilestep.popart.tensors import InputShapeInfo
 
+_MOST_TURNS: Final = 2**31 - 1  # of a loop of the compiled program, which counts in 32 bits
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 
@@ -102,6 +103,9 @@ def plan_of(
     if not training and options.enableGradientAccumulation:
         raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
+    for name, count in (("batchesPerStep", flow.batchesPerStep()), ("accumulationFactor", accumulation)):
+        if count > _MOST_TURNS:
+            raise popart_exception(f"{name} is {count}: at most {_MOST_TURNS:,} are counted. Give a lower number, and call run more often.")
     anchors = anchors_of(flow)
     require_pipelined(options, anchors, optimizer)
     graph, analysis, source = _analysed(read, anchors, loss, training=training, shapes=shapes, options=options)

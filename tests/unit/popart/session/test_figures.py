@@ -44,6 +44,19 @@ def test_cycles_repeat_exactly() -> None:
     assert 0 < first[1] < first[0]
 
 
+def test_more_microbatches_than_a_schedule_lists_are_refused() -> None:
+    with pytest.raises(
+        popart.popart_exception, match=r"^accumulationFactor is 300,000: the emulation of 1 stage takes at most 250,000\. Give a"
+    ):
+        counting(accumulation=300_000)
+
+
+@pytest.mark.parametrize(("counts", "name"), [({"batches": 2**31}, "batchesPerStep"), ({"accumulation": 2**31}, "accumulationFactor")])
+def test_more_turns_than_a_program_counts_are_refused(counts: dict[str, int], name: str) -> None:
+    with pytest.raises(popart.popart_exception, match=rf"^{name} is 2147483648: at most 2,147,483,647 are counted\."):
+        counting(**counts)
+
+
 def test_cycles_need_a_run_the_option_and_a_machine() -> None:
     session, inputs = counting()
     with pytest.raises(popart.popart_runtime_error, match=r"^Must call run before getCycleCount\."):

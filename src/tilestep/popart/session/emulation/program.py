@@ -11,9 +11,11 @@ import jax
 import numpy as np
 import optax
 
+from tilestep.figures.quantities import count_text
 from tilestep.onnx.values import Array
 from tilestep.pjrt.programs.other_machines import MachineBeside
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
+from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, RuleOf, UpdateContext, UpdateRule, last_key, update_transformation
 from tilestep.popart.options import SessionOptions
@@ -28,7 +30,7 @@ from tilestep.train import Pipeline
 from tilestep.train.pipeline.state import PipelineState
 from tilestep.train.schedules import Schedule, Task
 from tilestep.train.schedules.schedule import Kind as TaskKind
-from tilestep.train.schedules.standard import sequential, stale
+from tilestep.train.schedules.standard import MOST_FORWARDS, sequential, stale
 from tilestep.train.untyped import jax as _jax
 
 
@@ -258,13 +260,25 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
     if plan.staging.kind == "one" and not training:
         return one_by_one(ipus, 1, training=False), plan.batches
     if not training:
-        make = cycles_of if plan.staging.kind == "pipelined" else one_by_one
-        return make(ipus, plan.batches, training=False), 1
+        if plan.staging.kind == "pipelined":
+            return cycles_of(ipus, plan.batches, training=False), 1
+        _require_listed("batchesPerStep", plan.batches, len(ipus))
+        return one_by_one(ipus, plan.batches, training=False), 1
     if plan.staging.kind != "pipelined":
+        _require_listed("accumulationFactor", plan.accumulation, len(ipus))
         return one_by_one(ipus, plan.accumulation, training=True), plan.batches
     if plan.accumulation > 1:
         return cycles_of(ipus, plan.accumulation, training=True), plan.batches
     return cycles_of(ipus, plan.batches, training=True, stale_weights=True), 1
+
+
+def _require_listed(name: str, count: int, stages: int) -> None:
+    """Raises: popart_exception if a schedule of `count` microbatches would have more tasks than one may list."""
+    if stages * count > MOST_FORWARDS:
+        raise popart_exception(
+            f"{name} is {count:,}: the emulation of {count_text(stages, 'stage')} takes at most {MOST_FORWARDS // stages:,}. Give a lower "
+            "number, or a Cpu device, which has no emulated time"
+        )
 
 
 def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
