@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final, overload
 
+from tilestep.messages import shown
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.whole_numbers import whole
@@ -16,6 +17,7 @@ _IDS: Final = {
     "all": AnchorReturnTypeId.All,
     "sum": AnchorReturnTypeId.Sum,
 }
+_NAMES: Final = "Final, EveryN, All, Sum"
 _NO_PERIOD: Final = "A return period should not be supplied for this anchor return type"
 
 
@@ -44,10 +46,12 @@ class AnchorReturnType:
             returnPeriod, tileSet = None, returnPeriod
         if not isinstance(tileSet, TileSet):
             raise TypeError(f"tileSet is {tileSet!r}: it must be a TileSet")
+        if not isinstance(anchorReturnTypeString, str):
+            raise TypeError(f"anchorReturnTypeString must be one of {_NAMES}, not {shown(anchorReturnTypeString)}")
         identity = _IDS.get(anchorReturnTypeString.lower())
         if identity is None:
             unknown = popart_exception(f"Invalid anchor return type ID supplied: {anchorReturnTypeString}")
-            raise noted(unknown, "It must be one of Final, EveryN, All, Sum.")
+            raise noted(unknown, f"It must be one of {_NAMES}.")
         if identity != AnchorReturnTypeId.EveryN and returnPeriod is not None:
             raise popart_exception(_NO_PERIOD)
         if identity == AnchorReturnTypeId.EveryN and returnPeriod is None:
@@ -127,6 +131,8 @@ class DataFlow:
             raise TypeError("DataFlow needs anchorTensors: names of tensors, or a dict of AnchorReturnType by name")
         if isinstance(given, str):
             raise TypeError(f"anchorTensors is the text {given!r}: it must be a list of names, or a dict")
+        if not isinstance(given, Iterable):
+            raise TypeError(f"anchorTensors is {shown(given)}: it must be a list of names, or a dict")
         self._batches_per_step = whole("batchesPerStep", batchesPerStep)
         if self._batches_per_step <= 0:
             raise noted(popart_exception("'Batches per step' must be greater than zero"), f"It is {batchesPerStep}.")

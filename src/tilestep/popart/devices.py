@@ -245,6 +245,10 @@ class DeviceManager:
         return DeviceInfo(request, connection=DeviceConnectionType.Never)
 
     def _created(self, kind: DeviceType, options: Mapping[str, object], *, few: bool) -> DeviceInfo:
+        if not isinstance(options, Mapping):
+            raise TypeError(
+                f"options of a device must be a dict, such as {{'numIPUs': 1}}, not {shown(options)} ({type(options).__name__})"
+            )
         given = {str(key): str(value) for key, value in options.items()}
         valid = _OPTIONS[kind]
         for key in given:

@@ -209,6 +209,8 @@ def _of_level(level: PatternsLevel) -> dict[str, bool]:
 
 
 def _known(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"A pattern is named by a text, not by {shown(name)} ({type(name).__name__})")
     if name in PATTERNS or name in IN_PLACE:
         return name
     raise popart_exception(f"Unknown pattern {name}.{_hint(name)}")

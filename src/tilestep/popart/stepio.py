@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.onnx.values import Array
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 
@@ -26,10 +27,10 @@ class PyStepIO(IStepIO):
     def __init__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Args: inputs: by name. outputs: by name.
 
-        Raises: popart_exception for an array that is not C-contiguous.
+        Raises: popart_exception for an array that is not C-contiguous; TypeError for what is no dict of arrays by name.
         """
-        self.inputs = {name: _contiguous(name, array, "input") for name, array in inputs.items()}
-        self.outputs = {name: _contiguous(name, array, "output") for name, array in outputs.items()}
+        self.inputs = {name: _contiguous(name, array, "input") for name, array in _by_name(inputs, "inputs")}
+        self.outputs = {name: _contiguous(name, array, "output") for name, array in _by_name(outputs, "outputs")}
         self.checks = True
 
     def enableRuntimeAsserts(self, enable: bool) -> None:
@@ -111,6 +112,15 @@ def store(name: str, value: Array, target: Array) -> None:
             f"Give an array of type {value.dtype.name}: another one would not hold each value"
         )
     target[...] = value.reshape(target.shape)
+
+
+def _by_name(arrays: object, what: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"PyStepIO: the {what} are {shown(arrays)}: they must be a dict of NumPy arrays by the name of their tensor")
+    for name, array in arrays.items():
+        if not isinstance(name, str):
+            raise TypeError(f"PyStepIO: the {what} have the key {shown(name)}: a tensor is named by a text")
+        yield name, array
 
 
 def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Array:

@@ -26,6 +26,18 @@ def test_a_return_type_is_named_in_any_case(word: str, identity: AnchorReturnTyp
     assert AnchorReturnType(word).id() == identity
 
 
+@pytest.mark.parametrize("word", [None, 5, b"All"])
+def test_a_return_type_that_is_no_text_is_a_type_error(word: Any) -> None:
+    with pytest.raises(TypeError, match=r"^anchorReturnTypeString must be one of Final, EveryN, All, Sum, not "):
+        AnchorReturnType(word)
+
+
+def test_anchors_that_are_no_names_are_a_type_error() -> None:
+    anchors: Any = 5
+    with pytest.raises(TypeError, match=r"^anchorTensors is 5: it must be a list of names, or a dict$"):
+        DataFlow(1, anchors)
+
+
 def test_every_n_has_a_period_and_others_have_none() -> None:
     assert AnchorReturnType("EveryN", 3).rp() == 3
     with pytest.raises(popart_exception, match=r"^A return period should not be supplied for this anchor return type"):

@@ -236,6 +236,13 @@ def test_options_that_are_not_allowed(manager: DeviceManager, call: Any, message
         call(manager)
 
 
+@pytest.mark.parametrize("given", [None, "numIPUs"])
+def test_options_that_are_no_dict_are_a_type_error(manager: DeviceManager, given: Any) -> None:
+    for create in (manager.createIpuModelDevice, manager.createSimDevice, manager.createOfflineIPUDevice):
+        with pytest.raises(TypeError, match=r"^options of a device must be a dict, such as \{'numIPUs': 1\}, not "):
+            create(given)
+
+
 def test_other_kinds_are_listed_as_they_are_asked_for(manager: DeviceManager) -> None:
     kinds = enums.DeviceType
     assert [device.numIpus for device in manager.enumerateDevices(numIpus=3, deviceType=kinds.IpuModel)] == [3]

@@ -91,6 +91,12 @@ def test_an_unknown_name_is_an_error_that_says_the_nearest(call: Any) -> None:
         call(Patterns())
 
 
+def test_a_name_that_is_no_text_is_a_type_error() -> None:
+    names: Any = [5]
+    with pytest.raises(TypeError, match=r"^A pattern is named by a text, not by 5 \(int\)$"):
+        Patterns(names)
+
+
 def test_a_session_refuses_patterns_without_a_mandatory_one() -> None:
     Patterns(PatternsLevel.Minimal).require_supported()
     Patterns().require_supported()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,14 @@ def test_an_array_that_is_not_contiguous_is_refused(inputs: dict[str, object], o
 def test_what_is_no_array_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="the input of tensor 'x' is a str"):
         PyStepIO({"x": "text"}, {})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"), [(5, "the inputs are 5"), (None, "the inputs are None"), ({5: TURNED}, "the inputs have the key 5")]
+)
+def test_what_is_no_dict_of_arrays_by_name_is_a_type_error(inputs: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^PyStepIO: {message}: "):
+        PyStepIO(inputs, {})
 
 
 @pytest.mark.parametrize("given", [[0.0], 0.0, np.float32(0)])

@@ -259,6 +259,8 @@ def _of_split(node: onnx.NodeProto, inputs: Types) -> Types:
     """ONNX's own rule for Split before version 13 infers nothing for the attribute `split`."""
     given = typed(inputs[0]) if inputs else None
     count = len(node.output)
+    if not count:
+        raise popart_exception("Split has an invalid number of outputs 0. Must be 1 or more")
     if given is None:
         return [None] * count
     attributes = _attributes(node)

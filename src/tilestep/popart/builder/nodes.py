@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import onnx
 
@@ -14,6 +15,8 @@ from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.debug import note
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import Level, log, logged
+
+_MOST_OUTPUTS: Final = 100_000  # of a node; each has a name and a type
 
 LAYER = "popartbuilder"  # of builders, in debug files
 Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
@@ -62,6 +65,8 @@ def add_operator(
     count = operator.outputs if outputs is None else outputs
     if 0 < operator.outputs < count:
         raise popart_exception(f"{operator.name} has an invalid number of outputs {count}. Must be between 0..{operator.outputs}")
+    if outputs is not None and not 0 <= outputs <= _MOST_OUTPUTS:
+        raise popart_exception(f"{operator.name} has an invalid number of outputs {outputs}. Must be between 0..{_MOST_OUTPUTS}")
     names = [model.new_id(operator.name, position) for position in range(count)]
     _check_inputs(model, operator, inputs)
     if check is not None:

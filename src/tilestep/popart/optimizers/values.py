@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
+from tilestep.messages import shown
 from tilestep.popart.exceptions import popart_exception
 
 
@@ -156,8 +157,8 @@ def _pair(key: str, pair: Any) -> OptimizerValue:
     try:
         value, const = pair
         return OptimizerValue(float(value), bool(const))
-    except (TypeError, ValueError) as error:
-        raise popart_exception(f"The optimizer's value {key} is (a number, whether it is constant), not {pair!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise popart_exception(f"The optimizer's value {key} is (a number, whether it is constant), not {shown(pair)}") from error
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Prepared:
     ) -> None:
         if not isinstance(device, DeviceInfo):  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
+        _require_kind("dataFlow", data_flow, DataFlow)
+        _require_kind("loss", loss, str)
         _require_kind("inputShapeInfo", shapes, InputShapeInfo)
         _require_kind("patterns", patterns, Patterns)
         _require_kind("userOptions", options, SessionOptions)

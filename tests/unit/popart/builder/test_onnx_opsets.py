@@ -187,6 +187,11 @@ def test_a_wrong_number_of_inputs_names_the_bounds() -> None:
         builder.aiOnnx.topk([x])
     with pytest.raises(popart.popart_exception, match=r"^Dropout has an invalid number of outputs 3. Must be between 0..2$"):
         builder.aiOnnx.dropout([x], 3)
+    with pytest.raises(popart.popart_exception, match=r"^Split has an invalid number of outputs 0. Must be 1 or more$"):
+        builder.aiOnnx.split([x], 0)
+    for count in (-1, 10**12):
+        with pytest.raises(popart.popart_exception, match=rf"^Split has an invalid number of outputs {count}. Must be between 0..100000$"):
+            builder.aiOnnx.split([x], count)
 
 
 def test_an_unknown_input_is_named_with_the_known_ones() -> None:

@@ -85,6 +85,7 @@ def test_loss_scaling_is_one_value_for_all(name: str) -> None:
         ({"defaultWeightDecay": (-0.5, True)}, "^Negative weight decay \\(-0.5\\) in {name}"),
         ({"defaultLearningRate": 0.1}, "^A value in the optimizer map must be a py::tuple"),
         ({"defaultLearningRate": ("much", True)}, "^The optimizer's value defaultLearningRate is \\(a number, whether it is constant\\)"),
+        ({"defaultLearningRate": (10**400, True)}, "^The optimizer's value defaultLearningRate is \\(a number"),
         ({"defaultLearningRate": (0.1,)}, "^The optimizer's value defaultLearningRate is"),
         ({1: (0.1, True)}, "^A key in the optimizer map input must be a py::str"),
         ([("defaultLearningRate", (0.1, True))], "^An optimizer's values are a dictionary"),

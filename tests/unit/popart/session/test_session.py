@@ -322,6 +322,13 @@ def test_a_program_that_stops_leaves_the_weights_as_they_were() -> None:
     same(anchors["w"][1], trained(inputs).weight)
 
 
+def test_a_loss_that_is_no_name_is_a_type_error() -> None:
+    model = squares()
+    loss: Any = [model.loss]
+    with pytest.raises(TypeError, match=r"^loss of a session must be a str, not "):
+        popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), loss, popart.ConstSGD(0.1), cpu())
+
+
 def test_arguments_that_have_changed_places_are_named() -> None:
     model = squares()
     wrong: Any = popart.SessionOptions()
