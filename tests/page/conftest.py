@@ -198,6 +198,7 @@ def open_page(browser: Browser, tabs: Tabs, page_file: Any) -> Iterator[OpenPage
         if not alone:
             return tabs.open(address, view, state, color_scheme=color_scheme, width=width, height=height).page
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=color_scheme)
+        page.set_default_timeout(READY_WALL_MS)
         apart.append(Watched(page, address))
         page.goto(address + fragment(view, state))
         wait_for(page, view)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser
 
-from tests.page.pages import Watched, fragment, wait_for
+from tests.page.pages import READY_WALL_MS, Watched, fragment, wait_for
 
 MOST_TABS = 3  # that nobody holds
 MEDIA = """["print", "screen"].filter((each) => matchMedia(each).matches)
@@ -25,6 +25,7 @@ class Tabs:
 
     def __init__(self, browser: Browser) -> None:
         self.context = browser.new_context()
+        self.context.set_default_timeout(READY_WALL_MS)
         self._free: list[Watched] = []  # that was used last stands last
         self._held: list[Watched] = []
 
