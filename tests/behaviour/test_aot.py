@@ -46,6 +46,7 @@ def test_the_program_can_be_read(compiled: Any) -> None:
     assert "tanh" in text
 
 
+@pytest.mark.slow
 def test_shardings_are_those_that_were_asked_for(ipus: list[jax.Device]) -> None:
     mesh = Mesh(np.array(ipus), ("i",))
     split, whole = NamedSharding(mesh, P("i")), NamedSharding(mesh, P())

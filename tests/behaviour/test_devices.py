@@ -64,6 +64,7 @@ def test_programs_of_several_ipus_use_host_memory(ipus: list[jax.Device], kind: 
     np.testing.assert_array_equal(result, np.arange(8) * 2 + 1)
 
 
+@pytest.mark.slow
 def test_memory_stats_follow_the_arrays(ipus: list[jax.Device]) -> None:
     device = ipus[3]
     gc.collect()
@@ -104,6 +105,7 @@ def test_arrays_are_read_without_a_copy(ipu: jax.Device) -> None:
     assert np.asarray(view).ctypes.data == address
 
 
+@pytest.mark.slow
 def test_dlpack_hands_over_the_memory_itself(ipu: jax.Device, cpu: jax.Device) -> None:
     for size in (3, 1000):
         array = jax.device_put(np.arange(size, dtype=np.float32), ipu) * 2
@@ -190,6 +192,7 @@ def test_loops_in_a_shard_map_inside_of_another_are_counted_on_each_device(ipus:
 DELETED = "argument 0 was deleted or donated before|Array has been deleted"
 
 
+@pytest.mark.slow
 def test_values_over_several_ipus_stay_whole_until_somebody_wants_a_part(ipus: list[jax.Device]) -> None:
     """What a run makes goes into the next one undivided; whoever wants parts, subsets or another order, deletes or donates, finds them."""
     mesh = Mesh(np.array(ipus), ("i",))

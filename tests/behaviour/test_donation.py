@@ -32,6 +32,7 @@ def train_step() -> Callable[..., Any]:
     return lambda state, batch: (state + batch, batch.sum())
 
 
+@pytest.mark.slow
 def test_a_donated_value_stays_and_the_rest_streams() -> None:
     """The first call brings state and batch, every later one the batch; no state comes back."""
     step = jax.jit(train_step(), donate_argnums=0)
@@ -48,6 +49,7 @@ def test_a_donated_value_stays_and_the_rest_streams() -> None:
     np.testing.assert_array_equal(state, values(64, 64) + values(64) * 10)
 
 
+@pytest.mark.slow
 def test_what_is_not_donated_streams_in_and_out_at_every_call() -> None:
     step = jax.jit(train_step())
     state = values(64, 64)
@@ -61,6 +63,7 @@ def test_what_is_not_donated_streams_in_and_out_at_every_call() -> None:
     assert program.not_donated == ("state",)
 
 
+@pytest.mark.slow
 def test_reading_a_value_in_sram_brings_it_back_once() -> None:
     step = jax.jit(train_step(), donate_argnums=0)
     with tilestep.profile() as profile:
@@ -83,6 +86,7 @@ DONATIONS: tuple[tuple[str, Callable[..., Any], tuple[int, ...]], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fn", "donated"), [case[1:] for case in DONATIONS], ids=[case[0] for case in DONATIONS])
 def test_donation_in_any_order(fn: Callable[..., Any], donated: tuple[int, ...]) -> None:
     """The six orders, those included that the reference system refused."""
@@ -115,12 +119,14 @@ def test_a_donated_array_is_deleted() -> None:
     np.testing.assert_array_equal(y, values(16) + 1)
 
 
+@pytest.mark.slow
 def test_one_array_donated_and_used_beside_is_refused() -> None:
     x = jnp.asarray(values(8))
     with pytest.raises((RuntimeError, ValueError), match="donate"):
         jax.jit(lambda a, b: (a + b, a * b), donate_argnums=0)(x, x)
 
 
+@pytest.mark.slow
 def test_alternating_programs_are_loaded_each_time() -> None:
     """One program is resident per IPU."""
     f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)

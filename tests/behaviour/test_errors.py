@@ -20,6 +20,7 @@ def default_ipu(ipu: jax.Device) -> Any:
         assert (jnp.ones(3) + 1).tolist() == [2, 2, 2]  # still works
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_compile(ipu: jax.Device) -> None:
     unknown = jax.jit(lambda x: jax.ffi.ffi_call("no_such_function", jax.ShapeDtypeStruct(x.shape, x.dtype))(x))
     with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_function"):
@@ -88,6 +89,7 @@ def test_reading_a_deleted_array(ipu: jax.Device) -> None:
         np.asarray(x)
 
 
+@pytest.mark.slow
 def test_nan_is_found(ipu: jax.Device) -> None:
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
         jnp.log(jnp.array(-1.0))

@@ -69,6 +69,7 @@ def test_feeds_happen_in_the_order_of_the_program(device: jax.Device) -> None:
     assert train.pending_feeds(device).infeed == 1
 
 
+@pytest.mark.slow
 def test_a_loop_may_ask_the_host_whether_to_go_on(device: jax.Device) -> None:
     feed(device, 3, 1, 0, 7)
     program = jax.jit(lambda total: lax.while_loop(lambda _: taken() > 0, lambda value: value + 1, total) * 10 + taken())
@@ -316,6 +317,7 @@ def test_several_devices_outside_of_shard_map_are_refused(ipus: list[jax.Device]
         jax.jit(lambda x: x + taken())(given)
 
 
+@pytest.mark.slow
 def test_values_are_the_same_as_on_cpu_and_time_is_the_same_whenever_data_come(feeding: list[jax.Device]) -> None:
     ipu, *_ = feeding
     shape = jax.ShapeDtypeStruct((16, 8), jnp.float32)
@@ -363,6 +365,7 @@ def emulated(ipu: jax.Device, turns: int, **options: Any) -> Profile:
     return recording.profile
 
 
+@pytest.mark.slow
 def test_a_feed_costs_its_bytes_and_a_latency(ipu: jax.Device) -> None:
     """An infeed's come from streaming memory, where the host has brought them; an outfeed's go over the host link."""
     machine = load_machine("bow-2000")
@@ -382,6 +385,7 @@ def test_a_feed_costs_its_bytes_and_a_latency(ipu: jax.Device) -> None:
     assert len(feeds) == 2
 
 
+@pytest.mark.slow
 def test_io_tiles_hide_the_feeds_of_all_turns_but_one(ipu: jax.Device) -> None:
     machine = load_machine("bow-2000")
     clock_hz, host = machine.ipu.clock_hz, machine.host

@@ -41,6 +41,7 @@ def train(programs: tuple[Step, ...], device: jax.Device, name: str | None, *, s
     return profile, np.asarray(state)
 
 
+@pytest.mark.slow
 def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
     apart, values_apart = train(two_programs, ipu, None)
     together, values = train(two_programs, ipu, "loaded once")
@@ -55,6 +56,7 @@ def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.
     assert together.emulated_s < apart.emulated_s / 4
 
 
+@pytest.mark.slow
 def test_the_host_pays_one_dispatch_for_each_entry(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
     apart, _ = train(two_programs, ipu, None)
     together, _ = train(two_programs, ipu, "one dispatch")
@@ -62,6 +64,7 @@ def test_the_host_pays_one_dispatch_for_each_entry(ipu: jax.Device, two_programs
     assert "dispatching" not in together.summary()
 
 
+@pytest.mark.slow
 def test_memory_of_a_group_is_what_is_resident_the_sum_of_code_and_the_largest_transient(
     ipu: jax.Device, two_programs: tuple[Step, Step]
 ) -> None:
@@ -99,6 +102,7 @@ def test_a_group_ends_with_an_exception_and_is_of_its_thread_alone() -> None:
     assert current_group() is None
 
 
+@pytest.mark.slow
 def test_where_no_emulator_listens_nothing_happens(cpu: jax.Device, two_programs: tuple[Step, Step]) -> None:
     profile, values = train(two_programs, cpu, "step")
     assert (profile.programs, profile.groups, profile.emulated_s) == ((), (), 0)

@@ -42,6 +42,7 @@ def run(name: str | None, rows: int) -> ProgramCycles:
     return evaluated.cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "pays"), [(64, False), (1000, True)])
 def test_an_evaluation_pays_where_its_batch_wants_the_weights_laid_out_otherwise(rows: int, pays: bool) -> None:
     spent = [cycles.compute + cycles.exchange + cycles.sync for cycles in (run(name, rows) for name in (f"layouts {rows}", None))]

@@ -22,6 +22,7 @@ def on(device: jax.Device, fn: object) -> jax.Array:
     return jax.jit(fn)(jax.device_put(X, device))  # type: ignore[arg-type]  # any function of one array
 
 
+@pytest.mark.slow
 def test_a_branch_for_cpu_is_taken_where_nothing_else_is_said(ipu: jax.Device) -> None:
     def once(x: jax.Array) -> jax.Array:
         return x + 1
@@ -50,6 +51,7 @@ def test_a_program_exported_for_cpu_runs(ipu: jax.Device, platforms: tuple[str, 
         on(ipu, for_tpu.call)
 
 
+@pytest.mark.slow
 def test_reading_is_a_transfer_that_jax_can_forbid(ipu: jax.Device) -> None:
     made = on(ipu, lambda x: x + 1)
     read = on(ipu, lambda x: x + 2)

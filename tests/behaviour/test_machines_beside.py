@@ -37,6 +37,7 @@ def _profiled(machine: MachineBeside | None) -> tuple[Profile, float]:
     return recording.profile, value
 
 
+@pytest.mark.slow
 def test_neither_notices_the_other() -> None:
     _own(np.zeros((8, 8), np.float32))
     alone, value = _profiled(None)

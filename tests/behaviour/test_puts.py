@@ -72,6 +72,7 @@ def test_jax_counts_a_put_as_it_does_on_cpu(ipu: jax.Device, cpu: jax.Device) ->
     assert counted(ipu) == on_cpu
 
 
+@pytest.mark.slow
 def test_what_was_put_is_the_machines_own(ipu: jax.Device) -> None:
     """A large value and a small one: neither sees the host's array change, nor does the host's array see a donation."""
     for size in (4, 2_000_000):
@@ -96,6 +97,7 @@ def test_memory_that_a_value_leaves_serves_the_next_of_its_size_and_no_other_tha
             np.testing.assert_array_equal(np.asarray(array), row)
 
 
+@pytest.mark.slow
 def test_results_of_one_run_are_waited_for_together_whatever_becomes_of_one(ipu: jax.Device) -> None:
     """The first result goes into the next run, which takes it over, while threads wait for all results of the one before."""
 

@@ -41,6 +41,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 def test_work_that_depends_on_data_is_counted(ipu: jax.Device) -> None:
     """A loop that runs ten times as often takes about ten times as long, in the same program."""
     loop = jax.jit(lambda n, x: jax.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, jnp.tanh(s[1] @ s[1])), (0, x)))
@@ -54,6 +55,7 @@ def test_work_that_depends_on_data_is_counted(ipu: jax.Device) -> None:
     assert 9 < many / few < 10.1
 
 
+@pytest.mark.slow
 def test_emulated_time_is_not_wall_time(ipu: jax.Device) -> None:
     """A host that sleeps in a callback costs the emulated machine nothing more."""
 
@@ -71,6 +73,7 @@ def test_emulated_time_is_not_wall_time(ipu: jax.Device) -> None:
     assert seconds(0.0) == seconds(0.2) > 0
 
 
+@pytest.mark.slow
 def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: jnp.tanh(x @ x), x))
 
@@ -93,6 +96,7 @@ def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
         assert cycles(untimed) == cycles() < cycles(jax.block_until_ready) == cycles(untimed, jax.block_until_ready)
 
 
+@pytest.mark.slow
 def test_a_look_at_what_is_gone_takes_no_time(ipu: jax.Device) -> None:
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: jnp.tanh(x @ x), x), donate_argnums=0)
 

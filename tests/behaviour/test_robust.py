@@ -277,6 +277,7 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
     assert result.stdout == "[3, 6] (50, 50)\n"
 
 
+@pytest.mark.slow
 def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:
     """However many programs of one IPU come in between. (Those of several XLA does one after the other, wherever they are.)"""
     may_end = threading.Event()

@@ -45,6 +45,7 @@ def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
     assert any(dispatched_part() < 0.1 for _ in range(5))
 
 
+@pytest.mark.slow
 def test_random_numbers_of_the_original_documentation(ipu: jax.Device) -> None:
     """Uniform(4) after PRNGKey(42) and split, as JAX drew before its threefry became partitionable."""
     with jax.default_device(ipu), jax.threefry_partitionable(False):
@@ -69,6 +70,7 @@ def test_a_callback_whose_result_nobody_wants_does_not_block(ipu: jax.Device) ->
     assert seen == [1]
 
 
+@pytest.mark.slow
 def test_a_callback_may_itself_use_both_platforms(ipu: jax.Device, cpu: jax.Device) -> None:
     def inner(v: np.ndarray) -> np.ndarray:
         on_ipu = jax.jit(lambda x: x * 2)(jax.device_put(np.asarray(v), ipu))
@@ -78,6 +80,7 @@ def test_a_callback_may_itself_use_both_platforms(ipu: jax.Device, cpu: jax.Devi
     assert outer(jax.device_put(np.arange(3.0, dtype=np.float32), ipu)).tolist() == [1, 3, 5]
 
 
+@pytest.mark.slow
 def test_64_bit_inputs_follow_the_x64_option(ipu: jax.Device) -> None:
     wide = np.arange(3, dtype=np.float64)
     assert jax.device_put(wide, ipu).dtype == np.float32
@@ -97,6 +100,7 @@ def test_every_type_goes_there_and_back(ipu: jax.Device, name: str) -> None:
     assert np.asarray(jax.jit(lambda x: x[::-1])(there)).tolist() == values[::-1].tolist()
 
 
+@pytest.mark.slow
 def test_profile_of_nothing_is_empty(ipu: jax.Device) -> None:
     with tilestep.profile() as profile:
         jnp.ones(3) + 1  # on the CPU
@@ -104,6 +108,7 @@ def test_profile_of_nothing_is_empty(ipu: jax.Device) -> None:
     assert profile.emulated_s == 0
 
 
+@pytest.mark.slow
 def test_recomputation_is_part_of_the_program(ipu: jax.Device) -> None:
     """`jax.checkpoint` keeps the second forward pass from being merged with the first, in what is timed as in what is computed."""
 

@@ -73,6 +73,7 @@ def test_an_array_of_2_gib() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)])
 def test_arrays_of_no_elements(ipus: list[jax.Device], cpu: jax.Device, shape: tuple[int, ...]) -> None:
     x = jax.device_put(np.zeros(shape, np.float32), ipus[0])
@@ -89,6 +90,7 @@ def test_arrays_of_no_elements(ipus: list[jax.Device], cpu: jax.Device, shape: t
 LAYOUTS = [(1, 0, 2), (2, 1, 0), (0, 2, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", LAYOUTS, ids=str)
 def test_arrays_that_lie_otherwise(ipus: list[jax.Device], order: tuple[int, ...]) -> None:
     """Put, made, taken, donated, copied, read; and as the program itself wants them."""
@@ -106,6 +108,7 @@ def test_arrays_that_lie_otherwise(ipus: list[jax.Device], order: tuple[int, ...
     np.testing.assert_array_equal(jax.device_put(again, Format(Layout(major_to_minor=(0, 1, 2)), SingleDeviceSharding(ipus[0]))), again)
 
 
+@pytest.mark.slow
 def test_a_program_chooses_layouts_itself(ipu: jax.Device) -> None:
     auto = Format(Layout.AUTO, SingleDeviceSharding(ipu))
     lowered = jax.jit(lambda a, b: a.T @ b, in_shardings=auto, out_shardings=auto).lower(

@@ -33,6 +33,7 @@ def compiled(fn: Any, devices: list[jax.Device]) -> Any:
     return jax.jit(fn, in_shardings=split, out_shardings=split).lower(jax.ShapeDtypeStruct(X.shape, X.dtype)).compile()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_serialised_program_runs_and_costs_the_same(ipus: list[jax.Device], count: int) -> None:
     made = compiled(halvings, ipus[:count])

@@ -66,6 +66,7 @@ def test_emulated_time_does_not_depend_on_when_a_thread_ran(kind: str, io_tiles:
     assert first == second
 
 
+@pytest.mark.slow
 def test_a_loop_is_one_program_and_its_carry_stays_on_the_chip(ipu: jax.Device) -> None:
     """Chunks and a remainder: one load, one launch, and of the carry nothing moves but the first upload."""
 
@@ -90,6 +91,7 @@ def test_a_queue_s_sharding_decides_for_a_carry_that_is_nowhere(ipu: jax.Device)
     assert (float(result), result.device) == (12, ipu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis_type", [jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit])
 def test_a_sharded_carry_keeps_its_shardings(ipus: list[jax.Device], axis_type: Any) -> None:
     mesh = Mesh(np.array(ipus[:4]), ("d",), axis_types=(axis_type,))
@@ -105,6 +107,7 @@ def test_a_sharded_carry_keeps_its_shardings(ipus: list[jax.Device], axis_type: 
     np.testing.assert_array_equal(np.asarray(carry["w"]), np.arange(8) + 18)
 
 
+@pytest.mark.slow
 def test_replicas_on_devices_of_their_own(ipus: list[jax.Device]) -> None:
     """TensorFlow for the IPU's replicated infeed, each replica on an IPU: sums are 1, 4, 11, 23, 48."""
     mesh = Mesh(np.array(ipus[:2]), ("replica",))

@@ -15,6 +15,7 @@ from tilestep.train import tuned
 X = np.ones((512, 512), np.float16)
 
 
+@pytest.mark.slow
 def test_a_product_has_options_of_its_own_and_its_program_a_plan_of_its_own(ipu: jax.Device) -> None:
     multiply = jax.jit(lambda x, y: x @ y)
     on_ipu = jax.device_put(X, ipu)

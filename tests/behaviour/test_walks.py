@@ -36,6 +36,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return recorded(tmp_path_factory.mktemp("report"))
 
 
+@pytest.mark.slow
 def test_a_visitor_sees_the_program_of_each_step(report: Report) -> None:
     class Names(ProgramVisitor):
         def __init__(self) -> None:
@@ -52,6 +53,7 @@ def test_a_visitor_sees_the_program_of_each_step(report: Report) -> None:
     assert visitor.seen
 
 
+@pytest.mark.slow
 def test_the_memory_of_each_tile_is_that_of_the_plan_at_the_fullest(report: Report) -> None:
     fullest = max(tile.memory.total.including_gaps for tile in report.compilation.tiles)
     assert fullest == max(program["peak_tile_bytes"] for program in report.profile["programs"])

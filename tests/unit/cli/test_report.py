@@ -53,6 +53,7 @@ def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.Ca
     assert "Programs" not in out
 
 
+@pytest.mark.slow
 def test_show_as_json_has_all(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "show", runs["five"], "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -207,6 +208,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n    {command} " in out
 
 
+@pytest.mark.slow
 def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path) -> None:
     before: Any = Path(runs["five"]).read_bytes()
     for arguments in (["show"], ["show", "--json"], ["export", "--chrome", str(tmp_path / "x.json")]):

@@ -79,6 +79,7 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert NOTHING_RAN in told
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"

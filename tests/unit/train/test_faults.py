@@ -111,6 +111,7 @@ def test_a_callback_that_raises_is_told_and_the_run_goes_on_from_its_checkpoint(
     assert float(run()) == sum(range(16))
 
 
+@pytest.mark.slow
 def test_where_the_carry_is_kept_what_a_callback_raises_has_the_state() -> None:
     """As with `check_nans`, of whose chunks the carry before them stays."""
     fails_at = [5.0]

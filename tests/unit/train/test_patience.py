@@ -39,6 +39,7 @@ def test_another_thread_says_what_one_waits_for_that_cannot_look(monkeypatch: py
     assert re.fullmatch(r"tilestep: thread MainThread has waited \d+ s for rain\n?", stderr.getvalue())
 
 
+@pytest.mark.slow
 def test_all_waits_of_the_runtime_have_an_end_or_are_told() -> None:
     """Where its text blocks without a time-out, it is within `Aloud`, or the list says what ends it."""
     found: set[str] = set()

@@ -88,6 +88,7 @@ def test_io_tiles_that_leave_none_to_compute_are_refused_with_the_pipeline(optio
     Pipeline([dense, dense, loss], devices=jax.devices("cpu") * 3, plan_options=options, strict=False)  # which has no tiles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["ipu", "cpu"])
 def test_loops_take_options(platform: str) -> None:
     def body(carry: Any) -> Any:

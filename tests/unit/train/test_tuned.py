@@ -63,6 +63,7 @@ def loss(product: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return function
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("product", "family", "shapes"),
     [
@@ -92,6 +93,7 @@ def test_products_of_the_gradient_have_the_options_of_the_product(
     assert sum(everywhere) < sum(tuned_) < sum(plain)
 
 
+@pytest.mark.slow
 def test_programs_that_differ_in_options_are_different_programs_and_values_are_not() -> None:
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     product = jax.jit(lambda x: x @ x)

@@ -30,6 +30,7 @@ print(started)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_runtime_starts_no_emulator_and_no_compiler() -> None:
     environ = {"JAX_PLATFORMS": "cpu", "PATH": "/nowhere", "CC": "/nowhere/cc"}

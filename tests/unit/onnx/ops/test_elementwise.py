@@ -62,6 +62,7 @@ def rows(names: Any) -> list[Any]:
     return [(name, version) for name in names for version in versions(name)]
 
 
+@pytest.mark.slow
 def test_every_version_below_12_has_a_case() -> None:
     assert not missing("elementwise", [*rows(UNARY), *rows(TWO), *rows(SEVERAL), *ALONE])
 

@@ -26,6 +26,7 @@ def ints(*numbers: int) -> np.ndarray[Any, Any]:
     return np.array(numbers, np.int64)
 
 
+@pytest.mark.slow
 def test_every_version_below_12_has_a_case() -> None:
     names = ("Slice", "Split", "Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND")
     assert not missing("indexing", [(name, version) for name in names for version in versions(name)])

@@ -34,6 +34,7 @@ def bounded(name: str, inputs: Sequence[Any], bound: int, *, outputs: int = 1, v
     return [np.asarray(x).tolist() for x in run_node(name, inputs, "jit", version=version, outputs=outputs, run=run, **attributes)]
 
 
+@pytest.mark.slow
 def test_every_version_below_12_has_a_case() -> None:
     names = ("Where", "Trilu", "OneHot", "ReverseSequence", "NonZero", "Compress", "Unique")
     assert not missing("selecting", [(name, version) for name in names for version in versions(name)])

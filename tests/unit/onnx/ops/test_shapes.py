@@ -33,6 +33,7 @@ def moved(name: str, version: int, attribute: str, numbers: list[int], since: in
     return ([], {attribute: numbers}) if version < since else ([ints(*numbers)], {})
 
 
+@pytest.mark.slow
 def test_every_version_below_12_has_a_case() -> None:
     plain = [(name, version) for name in (*VIEWS, "Concat", "Shape", "Size") for version in versions(name)]
     alone = [("Identity", 1), ("Constant", 1), ("Constant", 9), ("Constant", 11), ("Tile", 1), ("Tile", 6), ("Expand", 8)]

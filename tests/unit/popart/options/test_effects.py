@@ -123,6 +123,7 @@ def model(tiles: int = 16) -> popart.DeviceInfo:
     return popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": tiles})
 
 
+@pytest.mark.slow
 def test_gradients_of_microbatches_make_one_update() -> None:
     def accumulate(options: popart.SessionOptions) -> None:
         options.enableGradientAccumulation, options.accumulationFactor = True, 2

@@ -116,6 +116,7 @@ def test_phases_follow_each_other() -> None:
     assert (staging.kind, [stage.phase for stage in staging.stages]) == ("phased", [0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enable", [True, False])
 def test_replicas_add_their_gradients(enable: bool) -> None:
     builder = popart.Builder()

@@ -51,6 +51,7 @@ def test_an_element_that_is_unlike_is_named_by_its_number(later: Any) -> None:
         repeat(41, lambda c, x: c + x[0], 0.0, InfeedQueue(elements))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("later", "message"),
     [

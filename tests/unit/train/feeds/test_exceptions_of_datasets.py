@@ -75,6 +75,7 @@ def used_in_turns(infeed: InfeedQueue, total: int, n: int, **options: Any) -> tu
     return found, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 40_000])  # gathered; large
 @pytest.mark.parametrize("chunk", [1, 3, 16])
 @pytest.mark.parametrize("depth", [1, 5])

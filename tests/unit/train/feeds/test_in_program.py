@@ -112,6 +112,7 @@ def test_another_element_than_asked_for_is_an_error_and_is_gone(device: jax.Devi
     assert train.pending_feeds(device) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patience")
 def test_no_data_in_time_is_an_error_that_says_who_waited_for_what(device: jax.Device) -> None:
     message = r"infeed of cpu:0: the program asked for element (\d+) \(float32\[8,2\], int32\[\]\), got \1, and waited 0.05 s in vain"

@@ -53,6 +53,7 @@ def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exceptio
         InfeedQueue([1], **options)
 
 
+@pytest.mark.slow
 def test_it_goes_ahead_by_its_depth_and_no_further() -> None:
     pulled = []
 

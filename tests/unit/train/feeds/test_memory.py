@@ -16,6 +16,7 @@ from tests.unit.train.feeds.infeeds import used
 from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_a_dataset_may_reuse_its_memory(size: int) -> None:
     """Each element is copied before the dataset is asked for the next one."""
@@ -46,6 +47,7 @@ def test_memory_that_is_used_again_changes_no_array_that_lives() -> None:
         np.testing.assert_array_equal(np.asarray(array)[:, 0], [2 * k, 2 * k + 1])
 
 
+@pytest.mark.slow
 def test_only_memory_that_nobody_can_write_to_is_taken_over() -> None:
     """A read-only view of memory that its owner can still write to is copied."""
     size = 50_000

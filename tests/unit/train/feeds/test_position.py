@@ -13,6 +13,7 @@ from tilestep.errors import DatasetError, QueueError
 from tilestep.train import InfeedQueue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: lambda: numbers(), lambda: range(100), lambda: np.arange(100)])
 def test_a_position_can_be_saved_and_restored(make: Any) -> None:
     infeed = InfeedQueue(make())
@@ -50,6 +51,7 @@ class Counting:
         self.next = state["next"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [1, 20])
 @pytest.mark.parametrize("knows_its_place", [False, True])
 def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:

@@ -61,6 +61,7 @@ def descended_by_halves(small: Any, dtype: Any) -> tuple[np.ndarray, Any]:
     return np.asarray(weights), found[-1]
 
 
+@pytest.mark.slow
 def test_a_running_mean_stays_where_a_sum_of_halves_overflows() -> None:
     gradients = [jnp.full(2, g, half) for g in (60_000, -60_000, 60_000, 60_000)]
     for reduction, expected in (("running_mean", 30_000), ("sum", np.inf), ("mean", np.inf)):

@@ -28,6 +28,7 @@ def test_what_has_no_rows_is_refused(batch: Any) -> None:
         microbatches_of(batch, 2)
 
 
+@pytest.mark.slow
 def test_an_uneven_batch_trains_as_the_batch_itself() -> None:
     def first(w: Any, x: Any, mask: Any) -> Any:
         return jnp.tanh(x @ w), mask

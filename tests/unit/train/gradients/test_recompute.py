@@ -50,6 +50,7 @@ def plain() -> Any:
     return jax.jit(jax.grad(loss))(weights(), *ELEMENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_values_are_the_same(way: str, plain: jax.Array) -> None:
     found = jax.jit(jax.grad(loss_by_layers(WAYS[way])))(weights(), *ELEMENT)

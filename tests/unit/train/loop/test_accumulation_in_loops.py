@@ -115,6 +115,7 @@ def test_a_while_loop_may_end_amid_an_accumulation_and_another_loop_goes_on() ->
     assert float(carry[0]) == expected(16, 4)[-1]
 
 
+@pytest.mark.slow
 def test_optax_s_accumulation_may_stand_around_ours() -> None:
     outer: Any = optax.MultiSteps(gradient_accumulation(optax.sgd(RATE), 2), 3, use_grad_mean=False)
     body, carry = descent(0, optimiser=outer)

@@ -35,6 +35,7 @@ def add(carry: Any, x: Any) -> Any:
 START = {"count": 0, "w": jnp.ones(3), "total": jnp.float32(0)}
 
 
+@pytest.mark.slow
 def test_the_step_and_the_leaf_are_named_and_the_chunk_is_not_done() -> None:
     """By hand: element 9 spoils the total in step 9, which is of the chunk of steps 8 to 11."""
     infeed, outfeed = InfeedQueue(X), OutfeedQueue()
@@ -82,6 +83,7 @@ def test_one_replica_of_two_is_enough() -> None:
         repeat(8, body, (0, jnp.ones(2)), replicas=replicas, chunk=4, check_nans=True)
 
 
+@pytest.mark.slow
 def test_the_newest_checkpoint_is_finite_and_the_error_names_it(tmp_path: Path) -> None:
     """Whatever ends a run with checkpoints, its error names the newest one."""
     for folder, look, error, step in (("looks", True, NotFiniteError, 8), ("not", False, ValueError, 12)):

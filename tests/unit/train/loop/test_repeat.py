@@ -25,6 +25,7 @@ def add(total: Any, x: Any) -> Any:
     return total + x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [None, 1, 3, 7, 100])
 @pytest.mark.parametrize("depth", [1, 3])
 def test_every_element_is_used_once_in_order_whatever_the_chunks(chunk: int | None, depth: int) -> None:
@@ -72,6 +73,7 @@ def test_weak_types_do_not_trace_again() -> None:
     assert (float(carry), len(traces)) == (2.0**12, 1)
 
 
+@pytest.mark.slow
 def test_the_same_loop_again_is_not_traced_and_a_remainder_is_once() -> None:
     traces = []
 
@@ -108,6 +110,7 @@ def test_any_hashable_callable_is_a_body() -> None:
     assert adder.traces == 2
 
 
+@pytest.mark.slow
 def test_the_carry_is_donated_unless_the_caller_says_no() -> None:
     for donate in (True, False):
         carry = {"a": jnp.zeros(3), "b": np.ones(3, np.float32)}
@@ -206,6 +209,7 @@ def test_an_exception_that_nobody_can_write_to_comes_as_itself_too() -> None:
         repeat(3, add, np.float32(0), InfeedQueue(dataset))
 
 
+@pytest.mark.slow
 def test_a_dataset_that_ends_early_says_where() -> None:
     infeed = InfeedQueue(numbers(10))
     with pytest.raises(DatasetError, match="ended after 10 elements: the loop needs more; 8 are used, 2 after them are left") as caught:

@@ -26,6 +26,7 @@ def start() -> dict[str, Any]:
     return {"steps": 0, "total": 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 1, 7, 8, 9, 30])
 @pytest.mark.parametrize("chunk", [None, 1, 8])
 def test_it_uses_the_elements_of_its_steps_and_no_others(limit: int, chunk: int | None) -> None:

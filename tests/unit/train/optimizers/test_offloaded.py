@@ -57,6 +57,7 @@ def assert_equal(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -98,6 +99,7 @@ def test_variables_are_chosen_one_by_one() -> None:
     assert seen[:4] == [("0/count", ()), ("0/mu/b", (8,)), ("0/mu/scale", ()), ("0/mu/w", (8, 8))]
 
 
+@pytest.mark.slow
 def test_a_mapping_chooses_by_kind() -> None:
     offload = {"parameters": True, "accumulators": False}
     params = placed(parameters(), offload)

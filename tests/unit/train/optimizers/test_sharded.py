@@ -67,6 +67,7 @@ def collectives(optimizer: Any) -> Counter[str]:
     return Counter({name: found[name] for name in ("psum", "reduce_scatter", "all_gather") if found[name]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -96,6 +97,7 @@ def test_each_replica_keeps_its_part() -> None:
     assert part_elements(30, 4) == 8
 
 
+@pytest.mark.slow
 def test_parts_from_a_checkpoint_are_divided_anew_over_any_number_of_replicas() -> None:
     _, state = trained(sharded(cross_replica(optax.adam(0.1)), least_elements=2))
     kept, whole = jax.device_get(state), unsharded(state)

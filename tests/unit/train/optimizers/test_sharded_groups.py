@@ -22,6 +22,7 @@ def assert_equal(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group_size", PARTS)
 def test_each_group_has_the_whole_state_and_values_are_what_they_are_without_division(group_size: int) -> None:
     params, state = trained(sharded(ADAM, least_elements=2, group_size=group_size))
@@ -33,6 +34,7 @@ def test_each_group_has_the_whole_state_and_values_are_what_they_are_without_div
         np.testing.assert_array_equal(part, parts[replica % group_size])
 
 
+@pytest.mark.slow
 def test_a_state_of_another_group_size_is_refused_and_divided_anew_as_the_error_says() -> None:
     _, state = trained(sharded(ADAM, least_elements=2), steps=1)
     function, params, _ = mapped(sharded(ADAM, least_elements=2, group_size=2))

@@ -68,6 +68,7 @@ def started() -> tuple[Pipeline, Any]:
     return shared(), shared().init(model(1)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"pipeline_schedule": "zero_bubble", "recompute": "full", "reduction": "running_mean"}, {"pipeline_schedule": "stashed"}],
@@ -101,6 +102,7 @@ def copied(leaf: Any) -> Any:
     return jax.device_put(jnp.copy(leaf), leaf.sharding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [weak, transposed, copied])
 def test_a_state_that_somebody_has_changed_is_as_good(change: Callable[[Any], Any]) -> None:
     pipeline, params = shared(), model(1)[1]
@@ -130,6 +132,7 @@ def laid_out(x: Any, order: tuple[int, ...]) -> Any:
     return jax.device_put(x, Format(Layout(order), jax.sharding.SingleDeviceSharding(jax.devices()[0])))
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_in_between_says_nothing_of_another_state() -> None:
     def numbered(p: Any, x: Any) -> Any:
         return x @ p["w"] + p["i"].astype(jnp.float32)[:3, :4]
@@ -161,6 +164,7 @@ def test_a_state_of_numpy_is_refused() -> None:
     jax.tree.map(np.testing.assert_array_equal, pipeline.step(placed, batches(1, COUNT)), pipeline.step(state, batches(1, COUNT)))
 
 
+@pytest.mark.slow
 def test_without_jit_stages_see_values() -> None:
     seen: list[bool] = []
 
@@ -186,6 +190,7 @@ def test_without_jit_stages_see_values() -> None:
         np.testing.assert_allclose(losses, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_update_may_be_differentiated_by_its_elements() -> None:
     @jax.custom_jvp
     def doubled(x: Any) -> Any:
@@ -199,6 +204,7 @@ def test_an_update_may_be_differentiated_by_its_elements() -> None:
     np.testing.assert_allclose(gradient, [[0.0, 6.0, 0.0]] * 4)  # as relu has it at 0
 
 
+@pytest.mark.slow
 def test_all_numpy_arrays_may_be_written_to_at_once() -> None:
     def slow(p: Any, x: Any, half: Any, there: Any) -> Any:
         def late(value: Any) -> Any:
@@ -220,6 +226,7 @@ def test_all_numpy_arrays_may_be_written_to_at_once() -> None:
     np.testing.assert_allclose(found[0], [(((x @ P[0]["w"]) + 4096 + 3) @ P[1]["w"]).sum() for x in X], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_options_of_jax_that_programs_depend_on_are_heeded() -> None:
     pipeline, state = started()
     state, _ = pipeline.step(state, batches(0, COUNT))

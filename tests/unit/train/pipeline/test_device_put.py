@@ -12,6 +12,7 @@ from tilestep.train import InfeedQueue, repeat
 from tilestep.train.jax_private import device_put
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [True, False])
 def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_put.FOUND is not None  # this version of JAX has it

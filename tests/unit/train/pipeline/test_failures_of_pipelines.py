@@ -31,6 +31,7 @@ def fails_at(number: int) -> Any:
     return lambda params, x: jax.pure_callback(look, jax.ShapeDtypeStruct(x.shape, x.dtype), x) * params
 
 
+@pytest.mark.slow
 def test_what_a_program_raises_names_stage_and_microbatch_and_carries_the_state() -> None:
     stages = [lambda p, x: x * p, lambda p, x: fails_at(3)(1, jax.lax.stop_gradient(x)) * p, lambda p, x: (x * p).sum()]
     pipeline = Pipeline([stages[0], fails_at(3), stages[2]], optax.sgd(0.1), 6)
@@ -98,6 +99,7 @@ def test_a_whole_number_that_would_become_another_is_refused_before_anything_sta
     assert after.shape == before.shape
 
 
+@pytest.mark.slow
 def test_ctrl_c_waits_for_the_end_of_an_update() -> None:
     pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.01), 4)
 

@@ -241,6 +241,7 @@ def test_two_or_three_ctrl_cs_at_many_random_moments(name: str) -> None:
     several_at_random(name, 15)
 
 
+@pytest.mark.slow
 def test_the_values_after_interruptions_are_those_of_jax_alone() -> None:
     """All tests here compare with a run that nothing interrupts. So this run must be right."""
     form = FORMS["grouped"]

@@ -62,6 +62,7 @@ def assert_same_values(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(np.asarray(own), np.asarray(other), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -100,6 +101,7 @@ def test_the_state_is_where_it_is_used_and_takes_the_time_of_its_way() -> None:
         assert moments.values.addressable_shards[0].data.shape == (WIDTH * WIDTH // REPLICAS,)
 
 
+@pytest.mark.slow
 def test_only_numbers_cross_for_a_global_norm() -> None:
     """Three weights and three biases, so that the sum over all of them takes several steps."""
     devices = select_devices([3])[0]

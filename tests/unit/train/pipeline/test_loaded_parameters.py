@@ -101,6 +101,7 @@ def test_training_gives_what_numpy_does_and_parameters_stay_where_they_were(plat
     np.testing.assert_allclose(np.asarray(losses).reshape(-1), expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["ipu", "cpu"])
 def test_inference_gives_what_numpy_does(platform: str) -> None:
     made = pipeline(training=False, platform=platform, devices=2 if platform == "ipu" else 1)

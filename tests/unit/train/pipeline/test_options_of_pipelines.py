@@ -141,6 +141,7 @@ def trained_one(stage: Any) -> Any:
     return pipeline.step(pipeline.init([np.float32(1), np.float32(1)], [np.int32(5), None]), np.ones((4, 3), np.float32))
 
 
+@pytest.mark.slow
 def test_random_keys_depend_on_stage_microbatch_and_replica_alone() -> None:
     def draw(params: Any, x: Any, *, key: Any) -> Any:
         return x, jax.random.key_data(key)
@@ -173,6 +174,7 @@ def test_random_keys_depend_on_stage_microbatch_and_replica_alone() -> None:
 # -------------------------------------------------------------------------------------------------------- replicas and meshes
 
 
+@pytest.mark.slow
 def test_replicas_take_the_mean_and_their_elements_in_turn() -> None:
     optimizer = optax.adamw(1e-2)
     pipeline = Pipeline(STAGES, optimizer, 6, replicas=2, reduction="mean")
@@ -294,6 +296,7 @@ def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[
 # ------------------------------------------------------------------------------------------------------------- one program
 
 
+@pytest.mark.slow
 def test_one_program_does_what_the_stages_do() -> None:
     optimizer = optax.sgd(0.1, momentum=0.9)
     expected, _ = reference(STAGES, three(), optimizer, batches(3, 6), 2, "sum")

@@ -21,6 +21,7 @@ def outputs(params: Any, x: Any) -> Any:
     return x * params, {"twice": 2 * x}
 
 
+@pytest.mark.slow
 def test_what_is_hidden_and_what_is_summed() -> None:
     x = np.arange(4, dtype=np.float32)
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tilestep.train.pipeline.compile.packing import packed, unpacked
 
@@ -33,6 +34,7 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_small_arrays_of_a_kind_are_one_and_come_back_as_they_were() -> None:
     values = leaves()
     packing = packed(values)

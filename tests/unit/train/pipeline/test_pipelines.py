@@ -80,6 +80,7 @@ def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule
     assert_near(state.params, [own[count] for own in versions], 1e-5)
 
 
+@pytest.mark.slow
 def test_inference_of_the_documents() -> None:
     """A data set of five, three stages on devices 2, 0 and 1, interleaved, twelve microbatches: TensorFlow's documentation for the IPU."""
     stages = [lambda p, c, x: (x + c) * 2, lambda p, x: x * 2, lambda p, x: x.sum() + 10]

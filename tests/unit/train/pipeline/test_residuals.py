@@ -62,6 +62,7 @@ def dropped(w: Any, x: Any) -> Any:
     return jnp.where(jax.random.bernoulli(key, 0.5, (4, 8)), x @ w, 0.0) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [False, True])
 @pytest.mark.parametrize("function", [gelu, softmax, dropped])
 def test_gradients_are_the_same(function: Any, least: bool) -> None:
@@ -105,6 +106,7 @@ ELEMENTWISE = (jnp.sin, jnp.tanh, lambda x: jnp.broadcast_to(x, (3, *x.shape)), 
 OTHERS = (lambda x: jnp.cumsum(x, 0), lambda x: x.sum(0), lambda x: jnp.sort(x, 0))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, phases=[Phase.generate], deadline=None, derandomize=True)
 @given(data=st.data())
 def test_no_other_choice_weighs_less(data: st.DataObject) -> None:

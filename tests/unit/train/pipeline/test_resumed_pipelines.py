@@ -157,6 +157,7 @@ def test_after_an_exception_of_the_dataset(form: str, ahead: int) -> None:
     require_like_one_that_nothing_ended(pipeline, state, outfeed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["grouped", "one program"])
 def test_what_cannot_be_given_out_is_refused_before_the_update(form: str) -> None:
     def taller(w: Any, y: Any, x: Any) -> Any:

@@ -47,6 +47,7 @@ def test_tables_of_graphcores_schedules(schedule: Schedule, rows: list[str]) -> 
     assert [order(schedule, device) for device in range(len(schedule.tasks))] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sequential", "grouped", "interleaved", "zero_bubble", "stale", "stashed"])
 def test_every_schedule_has_each_task_once_and_can_be_followed(name: str) -> None:
     """Which `Schedule` checks when it is made: at any speed of its devices, none waits for ever."""
@@ -86,6 +87,7 @@ def test_looped_schedules_can_be_followed_with_any_count(devices: int, rounds: i
     assert whole.simulate(SLOTS).makespan == 2 * (2 * devices * rounds + devices - 1)
 
 
+@pytest.mark.slow
 def test_slots_and_depths() -> None:
     """How long each takes if every task has a slot, and how many microbatches a stage keeps."""
     for n, count, schedule in everywhere(schedules.grouped, strict=False):

@@ -149,6 +149,7 @@ def test_values_and_gradients_are_those_of_the_whole_model(options: Any, watch: 
     np.testing.assert_array_equal(seen.values["label"], reduced(elements[1], watch["label"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["stages", "single"])
 def test_parameters_are_those_after_the_update_and_outlive_it(program: Any) -> None:
     elements = batches(0, COUNT)
@@ -163,6 +164,7 @@ def test_parameters_are_those_after_the_update_and_outlive_it(program: Any) -> N
         np.testing.assert_array_equal(np.asarray(first.values[key]).reshape(leaf.shape), leaf)
 
 
+@pytest.mark.slow
 def test_tied_and_offloaded_parameters_and_those_of_an_optimiser_that_looks_across_stages() -> None:
     w, rows = np.float32(np.random.default_rng(0).normal(size=(3, 3))), np.float32(np.random.default_rng(1).normal(size=(COUNT, 2, 3)))
     optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.1))

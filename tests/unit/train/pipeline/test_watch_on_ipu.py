@@ -54,6 +54,7 @@ OPTIONS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_values_are_those_of_the_cpu(options: Any) -> None:
     watch: dict[Any, Any] = {"h": "all", "pre": "sum", gradient("h"): "all", gradient("pre"): "sum", parameter(1): "all"}

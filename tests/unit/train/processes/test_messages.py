@@ -41,6 +41,7 @@ def shown(value: Any) -> Any:
             return type(value).__name__, value
 
 
+@pytest.mark.slow
 @FEW
 @given(VALUES)
 @example("a lone \udcff surrogate")

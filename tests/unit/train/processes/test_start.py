@@ -81,6 +81,7 @@ CANNOT_BE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_what_cannot_be_is_refused_and_process_0_is_told_and_processes_start_once() -> None:
     """In a process in which JAX has not started."""

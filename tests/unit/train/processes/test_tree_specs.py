@@ -314,6 +314,7 @@ def test_the_sender_names_the_difference_of_a_node_that_is_not_rebuilt_alike(tre
         description_of(tree)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(TREES[:12]), st.data())
 @example(TREES[7], None)
 def test_changed_bytes_are_refused_or_describe_another_tree(tree: Any, data: Any) -> None:

@@ -94,6 +94,7 @@ def send(connection: socket.socket, **message: Any) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
+@pytest.mark.slow
 def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one() -> None:
     with started(timeout_s=60.0) as hub:
         resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
@@ -120,6 +121,7 @@ def test_a_process_that_never_comes_is_named() -> None:
     assert said == "tilestep: process 1 of 2 (unknown) has not told process 0 within 8 s that it is there; process 0 ends, too\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("own", "ago_s", "other", "first"),
     [

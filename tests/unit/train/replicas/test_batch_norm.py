@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from tilestep.train import Replicas, cross_replica_mean
 
@@ -29,6 +30,7 @@ def normalised(x: Any, mean: Any) -> Any:
     return (x - center) / (variance + 1e-3) ** 0.5
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_numpy() -> None:
     replicas = Replicas(REPLICAS)
     x = DATA[0] @ WEIGHTS

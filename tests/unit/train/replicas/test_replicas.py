@@ -37,6 +37,7 @@ def numbers() -> Iterator[Any]:
     return (np.float32(k) for k in itertools.count())
 
 
+@pytest.mark.slow
 def test_each_replica_takes_the_next_element() -> None:
     """TensorFlow for the IPU's replicated infeed: 0, 1, 2, 0, ... on two replicas, the sum over both added up in five steps."""
     there, outfeed = replicas(2), OutfeedQueue()

@@ -45,6 +45,7 @@ def residents(schedule: Schedule, tasks: tuple[Task, ...]) -> dict[int, int]:
     return most
 
 
+@pytest.mark.slow
 def test_a_device_has_the_parameters_of_two_stages_at_most_and_always_those_that_it_needs() -> None:
     for plain in every():
         schedule = loading_parameters(plain)

@@ -33,6 +33,7 @@ def by_hand(costs: Sequence[LayerCost], cuts: Sequence[int]) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 def test_it_is_the_best_of_all() -> None:
     """Whole numbers: sums are exact, and there are ties."""
     rng = random.Random(0)

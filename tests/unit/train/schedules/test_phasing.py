@@ -23,6 +23,7 @@ def every() -> list[Schedule]:
     return [*made, schedules.offloading(schedules.grouped(3, 6), [0])]
 
 
+@pytest.mark.slow
 def test_what_a_task_needs_is_of_an_earlier_phase_or_of_its_own_device() -> None:
     for schedule in every():
         found = phases(schedule)
