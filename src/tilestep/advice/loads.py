@@ -16,7 +16,6 @@ from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import (
     Loaded,
     Shares,
-    committed_text,
     loaded,
     shares_of,
     single_text,
@@ -24,6 +23,7 @@ from tilestep.advice.single_operations import (
     staged,
     staged_text,
     staged_ways,
+    take_results,
     taking_turns,
     turns_text,
 )
@@ -129,10 +129,9 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
         return staged_text(part, shares), shares, staged_ways(part)
     ways = single_ways(figures, part, evidence) if evidence else ()
     on_cpu = evidence is None or _may_go(figures, part, evidence)
+    reads = evidence is not None and take_results({key for unit in part for key in unit.keys}, evidence)
     turns = turns_text(*taking_turns(figures, part, evidence))
-    if on_cpu:
-        turns = f"{committed_text(part, evidence)}{turns}"
-    return single_text(part, shares, on_cpu=on_cpu, copies=_copies_arrays(part, evidence), turns=turns), shares, ways
+    return single_text(part, shares, on_cpu=on_cpu, reads=reads, copies=_copies_arrays(part, evidence), turns=turns), shares, ways
 
 
 def _copies_arrays(units: Sequence[Loaded], evidence: Evidence | None) -> bool:

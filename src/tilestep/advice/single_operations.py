@@ -129,13 +129,13 @@ def taking_turns(figures: Figures, units: Sequence[Loaded], evidence: Evidence |
     return (turning, users) if turning else ([], [])
 
 
-def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies: bool, turns: str = "") -> str:
+def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, reads: bool, copies: bool, turns: str = "") -> str:
     """What a sentence goes on with about single operations.
 
-    Args: on_cpu: whether they can run there. copies: whether one copies an array of the host. turns: what is said of those that take turns
-    with a function of the user's.
+    Args: on_cpu: whether they can run there. reads: whether what they take has to be read for that. copies: whether one copies an array of
+    the host. turns: what is said of those that take turns with a function of the user's.
     """
-    elsewhere = f", or run {'it' if len(units) == 1 else 'them'} under {CPU_DEFAULT}" if on_cpu else ""
+    elsewhere = f", or {_on_cpu('it' if len(units) == 1 else 'they', len(units), reads=reads)}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
     straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
     if len(units) == 1:
@@ -153,15 +153,17 @@ def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies
     )
 
 
-def committed_text(units: Sequence[Loaded], evidence: Evidence | None) -> str:
-    """A sentence about single operations on results of other programs, which a default device may not move; '' if there are none."""
-    if evidence is None:
-        return ""
-    keys = {key for unit in units for key in unit.keys}
+def _on_cpu(named: str, count: int, *, reads: bool) -> str:
+    take, them = ("takes", "it") if count == 1 else ("take", "them")
+    if reads:
+        return f"read what {named} {take} (jax.device_get), and run {them} under {CPU_DEFAULT}"
+    return f"run {them if named == 'they' else named} under {CPU_DEFAULT}"
+
+
+def take_results(keys: Collection[int], evidence: Evidence) -> bool:
+    """Whether programs take results of others, which may be committed to an IPU: a default device does not move those."""
     results = {value for call in evidence.dispatches if call.key not in keys for row in call.results for value in row}
-    takes = any(value in results for call in evidence.dispatches if call.key in keys for row in call.arguments for value in row)
-    text = " What is committed to an IPU, such as losses of a Pipeline, is worked on there all the same: read it first (jax.device_get)."
-    return text if takes else ""
+    return any(value in results for call in evidence.dispatches if call.key in keys for row in call.arguments for value in row)
 
 
 def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
@@ -181,7 +183,7 @@ def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -
     """
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
-    elsewhere = f"run {count} under {CPU_DEFAULT}"
+    elsewhere = _on_cpu(count, len(keys), reads=take_results(set(keys), evidence))
     ways: list[Way] = []
     turning, users = taking_turns(figures, units, evidence)
     if turning:

@@ -313,7 +313,7 @@ def test_a_step_that_only_single_operations_evict_is_not_said_to_switch(by_hand:
     told = of_kind(profiled(program), "loads")
     assert [finding for finding in told if "switching reloads" in finding.text] == ([] if by_hand else told)
     assert [finding for finding in told if "single operations" in finding.text] == (told if by_hand else [])
-    assert [finding for finding in told if "read it first (jax.device_get)" in finding.text] == (told if by_hand else [])
+    assert [finding for finding in told if "read what it takes (jax.device_get)" in finding.text] == (told if by_hand else [])
     assert told
 
 
