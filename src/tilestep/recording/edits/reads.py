@@ -129,12 +129,14 @@ def last_state_reads(script: Script) -> Script:
 def state_bytes_read(script: Script) -> int:
     """Bytes of what stays on the devices, as they were read last; 0 if that was read once at most."""
     found = list(_state_reads(script))
-    return sum(read.size_bytes for read in found if read.turn == found[-1].turn) if len({read.turn for read in found}) > 1 else 0
+    last = {read.value: read.size_bytes for read in found if read.turn == found[-1].turn}  # which may have been read twice
+    return sum(last.values()) if len({read.turn for read in found}) > 1 else 0
 
 
 class _StateRead(NamedTuple):
     position: int  # among the calls
     turn: int  # dispatches before it
+    value: int
     size_bytes: int
 
 
@@ -146,7 +148,7 @@ def _state_reads(script: Script) -> Iterator[_StateRead]:
     for position, call in enumerate(script.calls):
         match call:
             case Read() if call.value in sizes:
-                yield _StateRead(position, turn, sizes[call.value])
+                yield _StateRead(position, turn, call.value, sizes[call.value])
             case _:
                 for value in made(call):  # its number is given again
                     sizes.pop(value, None)

@@ -43,8 +43,9 @@ def weights(reads: WeightReads) -> Rule:
         if not size:
             return
         text = (
-            f"The host reads the weights, and the optimiser's state, {times_text(reads.times)} (weightsToHost, {bytes_text(size)} each "
-            "time), and the IPUs wait until it has them. Read them when the training ends, or at the calls that a checkpoint is for."
+            f"The host reads the weights, and the optimiser's state if there is one, {times_text(reads.times)} (weightsToHost or "
+            f"modelToHost, {bytes_text(size)} each time), and the IPUs wait until it has them. Read them when the training ends, or at the "
+            "calls that a checkpoint is for."
         )
         way = Way(edit="call session.weightsToHost() once, after the last session.run(...)", change=last_state_reads, how="replayed")
         yield Proposal(finding=Finding(kind="reads", text=text, line=reads.line), ways=(way,), only_with_gain=True)
