@@ -38,7 +38,7 @@ class Member:
     """This process among the processes of its program."""
 
     address: str  # the coordinator's, as messages show it
-    host: str  # host, port: the same address in parts
+    host: str  # of the same address
     port: int
     count: int  # the number of processes
     number: int  # this process's, from 0 on
