@@ -69,9 +69,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of pages begin, so that one worker has them.
 
-    Of unit tests the newest JAX gets one of twenty, of the tests of values half of what is drawn, and one through each door.
+    Of a function marked `few(n)`, n cases spread over all are fast, and the others slow. Of unit tests the newest JAX gets one of thirty,
+    of the tests of values half of what is drawn, and one through each door.
     """
     items.sort(key=lambda item: not item.path.is_relative_to(config.rootpath / "tests" / "page"))
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        few = next(mark.args[0] for mark in found[0].iter_markers("few"))
+        for number, item in enumerate(found):
+            if number and number * few // len(found) == (number - 1) * few // len(found):
+                item.add_marker(pytest.mark.slow)
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if apart[item]])
@@ -81,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_for_the_newest(item: pytest.Item) -> bool:
     if item.get_closest_marker("door"):
         return True
-    one_of, other = (20, ["browser", "process"]) if "unit" in item.path.parts else (2, [])
+    one_of, other = (30, ["browser", "process"]) if "unit" in item.path.parts else (2, [])
     return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ["slow", *other]))
 
 

@@ -48,6 +48,7 @@ def test_a_program_finds_nothing_of_those_before_it(tmp_path: Path) -> None:
             assert run("-c", code, environ={"JAX_IPU_DEVICE_COUNT": str(count)}).stdout == f"{list(range(count))}\n"
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_the_process_is_told_and_the_next_one_runs() -> None:
     with in_turn() as run:
         with pytest.raises(AssertionError, match="the process has ended"):

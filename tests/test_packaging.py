@@ -60,6 +60,7 @@ def wheel(sources: Path) -> Path:
     return built_wheel(sources, CC=str(compiler))
 
 
+@pytest.mark.slow
 def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     assert wheel.name.startswith(f"tilestep-{PROJECT['version']}-cp311-abi3-")
 

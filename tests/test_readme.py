@@ -52,6 +52,7 @@ FILES: dict[str, dict[str, str | int]] = {
 
 # Pages whose code takes long: it runs in `make test-all`.
 LONG = (
+    "docs/how-to/how-many-ipus.md",
     "docs/how-to/performance.md",
     "docs/how-to/pipelines.md",
     "docs/how-to/popart-ipus.md",

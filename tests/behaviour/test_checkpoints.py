@@ -16,6 +16,7 @@ from .test_processes import run_program
 PROCESSES = Path(__file__).with_name("processes_checkpoints.py")
 
 
+@pytest.mark.slow
 def test_the_end_of_a_program_waits_for_what_is_being_saved(tmp_path: Path) -> None:
     """And says on stderr what could not be saved: here files may have a megabyte."""
     program = """

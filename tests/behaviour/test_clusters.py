@@ -67,6 +67,7 @@ def test_in_slurm_sigterm_to_one_process_saves_one_step_in_all_and_ends_them_wit
     assert not [line for end in ended for line in end.err.splitlines() if "died" in line or "InfeedQueue" in line], ended
 
 
+@pytest.mark.slow
 def test_under_mpirun_the_others_name_the_process_whose_dataset_blocks(tmp_path: Path, mpirun: list[str]) -> None:
     """Three processes, which find their places by themselves. The third one's dataset goes on when the two others have named it."""
     os.mkfifo(tmp_path / "pipe")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.in_turn import attempt
 from tests.processes import run_python
@@ -232,6 +233,7 @@ def test_a_profile_under_way_gets_the_report_too(tmp_path: Path) -> None:
     assert both.strip() == str(program_in(tmp_path / "stated", "jit_no_room") / "memory.txt")
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command_and_a_dry_run_leave_it_too(tmp_path: Path) -> None:
     (tmp_path / "huge.py").write_text(f"{HUGE}print(attempt())")
     ended = run_python("-m", "tilestep", "run", "--report", "run", "huge.py", folder=tmp_path)

@@ -178,6 +178,7 @@ def test_workers_that_a_dataset_forks_leave_the_run_alone_and_end(tmp_path: Path
 KILLED = {"three": ("--kills", "3", "--only", "loop"), "fifty": ("--kills", "50")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["three", pytest.param("fifty", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_runs_that_are_killed_at_random_moments_go_on_with_equal_bits(number: str) -> None:
     """Runs of all kinds; of the fast run's three the dataset says how far they are."""

@@ -60,6 +60,7 @@ for init in (
     assert out[1::2] == ["1 0"] * 7  # the program of the beginning is loaded again, and then is there
 
 
+@pytest.mark.slow
 def test_pipelines_begin_with_one_program_per_ipu() -> None:
     """With replicas and auxiliary state, too."""
     out = lines(
@@ -107,6 +108,7 @@ def differing(optimizer, params):
 WHERE = ("uncommitted", "first", "second", "numpy", "replicated", "divided", "mixed", "weak", "scalar", "several")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_state_made_by_one_program_is_the_one_that_operations_make(every: int) -> None:
     """Wherever its parameters are, for optimizers of all kinds: in each place every third, in turn, or all."""

@@ -95,6 +95,7 @@ def test_linear_algebra_outlives_its_process(ipu: jax.Device, tmp_path: Path) ->
     )
 
 
+@pytest.mark.slow
 def test_programs_that_are_dropped_leave_neither_names_nor_fingerprints(ipu: jax.Device) -> None:
     own: list[bytes] = []
 

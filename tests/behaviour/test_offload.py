@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests import in_turn
 
 STEP = """
@@ -80,6 +82,7 @@ print(all(np.array_equal(one, other) for others in values[1:] for one, other in 
     ]
 
 
+@pytest.mark.slow
 def test_each_replica_keeps_and_streams_its_part() -> None:
     """Four replicas: of each moment of 65,536 bytes a quarter. The update's parts are gathered over the links."""
     out = python(

@@ -112,6 +112,7 @@ def require_page_agrees(report: Report, document: Any) -> None:
     ]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_all_ways_to_see_a_run_agree(
     program: Callable[[Ipus], None], ipus: Ipus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -191,6 +192,7 @@ def require_stored_agrees(report: Report, summary: str) -> None:
     require_page_agrees(report, report.profile)
 
 
+@pytest.mark.slow
 def test_a_popart_session_of_several_stages_is_told_alike() -> None:
     session = emulated(Chain(ipus=range(4)), options(accumulation=8), calls=5)
     require_stored_agrees(session.report(), session.summary())

@@ -111,6 +111,7 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
         stranger.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("process", "number", "how"),
     [
@@ -135,6 +136,7 @@ def test_processes_end_when_a_watchdog_does(process: int, number: signal.Signals
     assert [line for line in other.err.splitlines() if line.startswith(f"tilestep: {said}")], other
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_start_says_why() -> None:
     """The port is in use; numbers of processes differ; a process number is none."""
     with socket.create_server(("localhost", 0)) as other:

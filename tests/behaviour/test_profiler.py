@@ -62,6 +62,7 @@ def test_the_installed_jaxlib_is_among_those_that_were_tested() -> None:
     assert jaxlib.version.__version__ in PROFILED
 
 
+@pytest.mark.slow
 def test_sessions_have_the_lanes_of_what_happened_within() -> None:
     run("""
 on_ipu()

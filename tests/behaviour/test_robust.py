@@ -197,6 +197,7 @@ def test_threads_with_callbacks_donation_errors_and_garbage_collection(
     assert sum(program.runs for program in profile.programs) > operations // 2
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon_thread_work() -> None:
     """The callback goes on until the end of the process waits for it."""
     result = attempt(

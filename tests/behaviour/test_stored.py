@@ -219,6 +219,7 @@ DAMAGED = """
 """
 
 
+@pytest.mark.slow
 def test_what_is_damaged_in_the_cache_is_compiled_anew(tmp_path: Path) -> None:
     """With a warning that says why, and the same values and cycles."""
     whole = CACHED + "\n    import jax.extend.backend\n    run()\n" + DAMAGED

@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.in_turn import attempt, python
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep import open_report
@@ -258,6 +260,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_children_have_files_of_their_own_however_they_begin_and_all_stand_on_one_axis(tmp_path: Path) -> None:
     """Each runs within a span of the program, and so it does in what is read of all."""
     program, traces = tmp_path / "program.py", tmp_path / "traces"

@@ -152,6 +152,7 @@ def test_the_programs_run_as_they_are_printed() -> None:
     assert result.stdout == "[ 2.  5. 10.] IpuDevice(id=0, num_tiles=1472, version=ipu2)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "default",
     ["config.FLAGS.jax_platform_name = 'ipu'", pytest.param('config.FLAGS.jax_platforms = "ipu,cpu"', marks=pytest.mark.slow)],

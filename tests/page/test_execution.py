@@ -57,6 +57,7 @@ def recording(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.few(1)
 def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
     execution = whole(recording).execution
@@ -131,6 +132,7 @@ def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: P
     assert rows(page, "waits by lane and reason") == every
 
 
+@pytest.mark.slow
 def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
     report = whole(recording)
@@ -170,6 +172,7 @@ def head(page: Page) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, open_page: OpenPage) -> None:
     report = whole(recording)
     execution = report.execution

@@ -82,6 +82,7 @@ def test_a_member_of_a_group_that_brings_its_code_has_loading_without_a_load(ope
     assert any(loading and not loads for _, _, loads, _, loading, _ in shown)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mnist_plain", pytest.param("mnist_classifier", marks=pytest.mark.slow), "pipeline"])
 def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
     path: Path = request.getfixturevalue(name)
@@ -199,6 +200,7 @@ class Replaced:
         return self._text if name == self._name else self._tables.text(name)
 
 
+@pytest.mark.slow
 def test_a_finding_about_a_group_leads_to_its_largest_program_and_what_the_group_needs(open_page: OpenPage, pipeline: Path) -> None:
     report = tilestep.open_report(pipeline)
     (group,) = [group for group in report.profile["groups"] if not group["name"].endswith("first state")]

@@ -85,6 +85,7 @@ def test_categories_add_up_to_the_total(open_page: Any) -> None:
         assert row[8] == sum(expected)
 
 
+@pytest.mark.slow
 def test_keys_and_clicks_choose_a_step(open_page: Any) -> None:
     page = open_page(one(), "liveness", on="all")
     canvas = page.locator(CANVAS)

@@ -255,7 +255,8 @@ def test_bounds_are_those_of_machines() -> None:
 
 def environment_readers(path: Path) -> list[str]:
     """Attributes of `os` and names imported from it that read the environment."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    text = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text))) if "env" in text else []
     names = [node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"]
     names += [alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "os" for alias in node.names]
     return [name for name in names if name in ("environ", "environb", "getenv", "getenvb")]

@@ -151,6 +151,7 @@ def test_an_ipu_that_nothing_uses_is_not_told_of_on_the_default_machine() -> Non
     assert of_kind(profile, "limit") == []  # supersteps take hardly any time
 
 
+@pytest.mark.slow
 def test_dividing_arrays_over_ipus_that_were_asked_for_saves_emulated_time() -> None:
     code = """
 import jax, numpy as np, tilestep

@@ -222,6 +222,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
@@ -381,6 +382,7 @@ def test_functions_of_one_name_are_told_to_be_made_once_but_not_to_have_one_shap
     assert any(re.search(sentence, finding.text) for finding in again.findings), again.summary()
 
 
+@pytest.mark.slow
 def test_jits_that_a_loop_makes_are_told_beside_many_operations() -> None:
     """With what they save after the others are followed."""
 

@@ -191,6 +191,7 @@ def blocks(cuts: Sequence[int]) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.slow
 def test_a_cut_passes_no_larger_arrays_than_the_program_s_own() -> None:
     """With three stages alike but for a block, only a cut inside of a block would be even: the time to pass it on is more than it saves."""
     assert of_kind(dry(blocks((4, 4, 2))), "pipeline") == []

@@ -57,6 +57,7 @@ def test_results_that_stream_out_anyway_cost_no_read() -> None:
     assert of_kind(profiled(training(read_every=4, donated=False)), "reads") == []
 
 
+@pytest.mark.slow
 def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> None:
     """The state goes to the host for functions of the user's, as for an evaluation on the CPU; a counter is looked at."""
 

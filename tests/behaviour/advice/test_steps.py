@@ -116,6 +116,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])

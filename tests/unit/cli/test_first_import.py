@@ -26,6 +26,7 @@ print(np.random.rand(), float(jax.numpy.ones(3).sum()))
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.process
 @pytest.mark.parametrize("first", ["jax", "jax.numpy as jnp"])
 def test_a_program_draws_the_numbers_that_it_draws_in_plain_python(first: str, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_nothing_is_faster_than_memory_and_matrix_unit(name: str, ipu: IpuSpec) 
         assert cost.cycles >= cost.flops // (2 * ipu.macs_per_cycle_half * ipu.num_tiles)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("name", CASES)
 def test_every_dtype_is_priced(name: str) -> None:
     for dtype in DTYPES:

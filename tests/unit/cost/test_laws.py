@@ -145,6 +145,7 @@ def test_every_family_has_a_case() -> None:
     assert missing == {"rng_state"}  # of one size only
 
 
+@pytest.mark.few(67)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("ipu", [TOY, BOW], ids=["toy", "bow"])
 def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: IpuSpec, lists_of_any_size: None) -> None:
@@ -153,6 +154,7 @@ def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: Ip
     assert falls == []
 
 
+@pytest.mark.few(40)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_more_tiles_never_take_more_cycles(case: Callable[[int], Work]) -> None:
     """Plans of look-ups count the copy of an uneven table, which the step then does without: so they may take a fifth more."""
@@ -166,6 +168,7 @@ def test_more_tiles_never_take_more_cycles(case: Callable[[int], Work]) -> None:
 SLOW_BEYOND_64_BITS = ("pool window", "grouped", "depthwise", "depthwise f16")  # many plans, or a list as long as the window
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW_BEYOND_64_BITS])
 def test_work_beyond_64_bits_is_counted_exactly(name: str) -> None:
     """Twice as much work takes 1 to 8 times the cycles: nothing grows faster than with n^3, nothing wraps around."""

@@ -28,7 +28,7 @@ def read(folder: Path, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(5000, marks=pytest.mark.slow)])
 def test_crafted_files_are_refused_and_damaged_ones_are_refused_or_run(count: int, tmp_path: Path) -> None:
     crafted.write(tmp_path)
     made, damaged = read(tmp_path / "models", "0", str(count), *(f"{name}.onnx" for name in crafted.files()))

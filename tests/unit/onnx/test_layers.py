@@ -50,6 +50,7 @@ def test_statistics_of_batch_norms_are_no_parameters() -> None:
     assert {name[0] for names in made.names for name in names} == {"w", "s", "b"}
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_model_runs_and_trains_what_is_tied() -> None:
     found = import_onnx(network(tied=True))
     made = found.layers(loss=squares, others=[jax.ShapeDtypeStruct((1, WIDTH), np.float32)])

@@ -172,6 +172,7 @@ MADE: list[tuple[Callable[[], Network], Tool, set[str]]] = [  # the operators of
 REST = [(network, tool, set[str]()) for network in NETWORKS for tool in (BASIC, EXTENDED, INTEGERS, PAIRS, then(PAIRS, EXTENDED), dynamic)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("network", "tool", "wanted"), [*MADE, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)])
 def test_a_file_gives_the_results_of_onnx_runtime(
     network: Callable[[], Network], tool: Tool, wanted: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture

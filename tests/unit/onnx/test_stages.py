@@ -199,6 +199,7 @@ def test_sequences_are_not_passed_on() -> None:
         made.stages(["s"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_stages_are_balanced_by_emulated_cost(training: bool) -> None:
     widths = [256, 256, 256, 256, 1024, 1024, 1024]

@@ -208,6 +208,7 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypat
     assert pruned == every
 
 
+@pytest.mark.slow
 def test_no_cut_of_any_method_is_cheaper_than_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cut of each method by itself, without the search's own comparison."""
     monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)  # lists of any size
@@ -345,6 +346,7 @@ def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
     assert dict(found.splits)["kernel"] > 1
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Channels grow by whole groups of the matrix unit: a plan that pads its operand or its results is another one."""

@@ -7,6 +7,8 @@ import random
 import statistics
 from collections.abc import Callable
 
+import pytest
+
 from tilestep.plan.order import Task, Tasks, peak_bytes, smallest_peak
 
 STEPS = 12
@@ -43,6 +45,7 @@ def best_peak(tasks: Tasks) -> int:
                 heapq.heappush(ahead, (max(peak, used + tasks.sizes[task]), done | 1 << task))
 
 
+@pytest.mark.slow
 def test_most_small_programs_get_the_best_order_that_there_is(record_property: Callable[[str, object], None]) -> None:
     ratios: list[float] = []
     for seed in range(1_000):

@@ -35,6 +35,7 @@ def planned(model: SmallModel, machine: Any = SMALL, **options: Any) -> tilestep
     )
 
 
+@pytest.mark.slow
 def test_a_plan_takes_what_running_it_takes() -> None:
     """To the cycle, and the byte on the fullest tile, on the process's own machine. Numbers come from the profile of a run."""
     model = classifier([16, 16])
@@ -65,6 +66,7 @@ def constrained(params: Any, x: Any) -> Any:
 HALVES = {"up": PartitionSpec(None, "shard"), "down": PartitionSpec("shard")}
 
 
+@pytest.mark.slow
 def test_a_layer_that_no_ipu_holds_is_divided_over_several() -> None:
     """A layer has 1 MiB of halves and as much of accumulators or gradients; an IPU here has two tiles of 624 KiB."""
     machine = changed_machine(read_settings().machine, num_ipus=4, num_tiles=2)
@@ -132,6 +134,7 @@ def test_plans_are_ranked_and_say_what_they_are(tmp_path: Path) -> None:
     assert f"{len(plans.best.stages) - 1} x 1 x {plans.best.replicas}" in text
 
 
+@pytest.mark.slow
 def test_what_is_offloaded_leaves_the_tiles() -> None:
     plans = planned(classifier([64, 64]), offload=[None, "state", "activations"], global_batch=2, exhaustive=True)
     assert all(plan.offload != "activations" for plan in plans.plans if len(plan.stages) == 2)  # one stage has nothing that waits
@@ -167,6 +170,7 @@ def test_where_a_replay_does_not_fit_it_says_what_is_lacking() -> None:
     assert "which has 638,976 B" in plans.nearest
 
 
+@pytest.mark.slow
 def test_a_loss_is_added_to_the_last_layer() -> None:
     model = classifier([16])
     own = planned(model)

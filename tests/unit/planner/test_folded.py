@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+import pytest
 
 import tilestep
 from tests.unit.planner.small_models import classifier, embed, head, shape
@@ -36,6 +37,7 @@ def model() -> Model:
     return Model(layers, params, small.microbatch, None, None, None, ties)
 
 
+@pytest.mark.slow
 def test_replicas_of_a_folded_pipeline_divide_the_state_and_take_what_running_them_takes() -> None:
     machine, optimizer, tied = changed_machine(read_settings().machine, num_ipus=4), optax.adam(0.1), model()
     state = [bytes_of([leaf for leaf in jax.tree.leaves(jax.eval_shape(optimizer.init, own)) if leaf.size > 1]) for own in tied.params]

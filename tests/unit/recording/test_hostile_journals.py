@@ -76,6 +76,7 @@ def tried(tables: Tables, case: str) -> None:
         raise
 
 
+@pytest.mark.slow
 def test_changed_numbers_are_played_or_refused(recording: Tables) -> None:
     for seed in range(CHANGES):
         choose = random.Random(seed)

@@ -10,6 +10,7 @@ from scripts import drawings
 from tests.documents import HAS_JAX_OF_FIGURES
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_JAX_OF_FIGURES, reason="another JAX makes other programs of some functions")
 def test_pictures_are_as_drawn() -> None:
     assert drawings.differing(drawings.FOLDER) == []

@@ -26,6 +26,7 @@ from tilestep.onnx.coverage import NOT_COVERED, coverage
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_page_has_todays_table() -> None:
     # In a process of its own: other tests register operators besides ONNX's.

@@ -75,6 +75,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fit_ends_with_the_sweep_that_would_find_where_it_does(tmp_path: Path) -> None:
     (tmp_path / "step.py").write_text(PROGRAM.replace("print", "id"))
     words = ("-m", "tilestep", "run", "--machine", "bow-2000", "--dry-run", "step.py")

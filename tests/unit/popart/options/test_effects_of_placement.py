@@ -169,6 +169,7 @@ def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again()
     assert _cycles(**again, explicitRecomputation=True) > _cycles(enablePipelining=False)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -50,6 +50,7 @@ def host_of(model: Model, inputs: Any, *more: str) -> Host:
     return Host({model.x: inputs.reshape(-1, 2, 3)}, shapes)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("kind", "batches", "accumulation"), [*itertools.product(["All", "Final", "EveryN", "Sum"], [1, 3], [1, 2])])
 def test_callbacks_give_what_arrays_give(kind: str, batches: int, accumulation: int) -> None:
     model, inputs = squares(), numbers(batches, accumulation)

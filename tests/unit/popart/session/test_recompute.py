@@ -148,6 +148,7 @@ def _trained_on_one_ipu(*, again: bool, tiles: int) -> tuple[popart.TrainingSess
     return session, anchors[loss]
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_on_one_ipu_fits_if_it_computes_again() -> None:
     with pytest.raises(popart.OutOfMemoryException):
         _trained_on_one_ipu(again=False, tiles=10)

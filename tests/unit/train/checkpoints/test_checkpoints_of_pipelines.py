@@ -76,6 +76,7 @@ def trained(directory: Path | None, end: int | None, form: str, platform: str) -
     return bits(state), bits(outfeed.dequeue())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [form if form in OFTEN else pytest.param(form, marks=pytest.mark.slow) for form in FORMS])
 def test_a_pipeline_ended_anywhere_goes_on_with_equal_bits(form: str, tmp_path: Path) -> None:
     whole = trained(None, None, form, "cpu")

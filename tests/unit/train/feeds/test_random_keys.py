@@ -42,6 +42,7 @@ def drawing(outfeed: OutfeedQueue) -> Any:
     return body
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("platform", ["cpu", "ipu"])
 @pytest.mark.parametrize(("chunk", "impl"), [(None, "threefry2x32"), (3, "rbg"), (1, "threefry2x32")])
 def test_keys_go_in_and_come_out(chunk: int | None, impl: str, platform: str) -> None:
@@ -118,6 +119,7 @@ def test_a_state_with_keys_that_there_are_none_of_is_refused_and_the_queue_stays
     assert len(queue) == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("platform", ["cpu", "ipu"])
 @pytest.mark.parametrize("training", [False, True])
 def test_keys_pass_through_the_stages_of_a_pipeline(training: bool, platform: str) -> None:

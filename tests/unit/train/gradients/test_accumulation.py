@@ -64,6 +64,7 @@ def assert_close(found: Any, expected: Any, rtol: float = 2e-5) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6), found, expected)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("name", "reduction"),
     [

@@ -53,6 +53,7 @@ def descent(count: int, outfeed: OutfeedQueue | None = None, optimiser: Any = No
     return body, (variable, optimiser.init(variable))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("count", "chunk"), [(1, 2), (4, None), (4, 4), (4, 12), (4, 2), (4, 1), (4, 3), (6, 4), (6, 9), (12, 5), (24, 7), (24, None)]
 )

@@ -44,6 +44,7 @@ def figures(profile: Any) -> list[tuple[Any, ...]]:
     return [(b.loop, b.steps, b.microbatch, b.count, b.replicas, b.microbatches, b.samples) for b in profile.batches]
 
 
+@pytest.mark.slow
 def test_bar_profile_json_and_summary_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     replicas = Replicas(devices=jax.devices("ipu")[:2])
     body, carry = training(gradient_accumulation(cross_replica(optax.sgd(0.1)), 4))

@@ -89,6 +89,7 @@ def test_values_are_the_same_wherever_the_state_is(options: Any) -> None:
     assert not any(found.cycles("load", ipu) for ipu in range(4))  # the first step has loaded all programs
 
 
+@pytest.mark.slow
 def test_the_state_is_where_it_is_used_and_takes_the_time_of_its_way() -> None:
     whole, away, parts = trained_with(), trained_with("offload_optimizer_state"), trained_with(*BOTH)
     for ipu in range(4):

@@ -75,6 +75,7 @@ def kinds(tree: Any) -> set[str]:
     return {leaf.sharding.memory_kind for leaf in jax.tree.leaves(tree) if leaf.size > 1}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("platform", "devices", "options"),
     [

@@ -78,6 +78,7 @@ def test_tied_parameters_stay_equal_where_they_begin_equal_and_are_alike() -> No
         pipeline.init([{"other": table}, {"out": {"w": table}}])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("options", "optimizer"),
     [
@@ -222,6 +223,7 @@ def test_a_stage_may_be_divided_over_a_mesh(replicas: int) -> None:
     assert_near(jax.tree.map(np.asarray, state.params), expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
     mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape(replicas, 2), ("replica", "x"))

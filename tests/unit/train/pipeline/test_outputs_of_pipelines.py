@@ -45,6 +45,7 @@ def test_what_is_hidden_and_what_is_summed() -> None:
         pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([]), OutfeedQueue())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("program", ["stages", "single"])
 @pytest.mark.parametrize("options", [{}, {"outfeed_mask": [True, True]}, {"outfeed_mask": [True, False]}, {"outfeed_loss": True}])
 def test_an_optimiser_and_a_watch_have_what_is_hidden(program: Any, options: dict[str, Any]) -> None:

@@ -80,6 +80,7 @@ CASES: list[tuple[int, str, Any]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("replicas", "reduction", "options", "replica_reduction"),
     [

@@ -62,6 +62,7 @@ def trained(name: str, text: str) -> Trained:
     return Trained(state, found)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["adam", pytest.param("clipped", marks=pytest.mark.slow)])
 def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -> None:
     whole, two, four = (trained(name, text) for text in ("False", "2", "True"))

@@ -72,6 +72,7 @@ def in_vmap_of_scan(p: Any, x: Any) -> Any:
     return jax.vmap(lambda y: jax.lax.scan(lambda z, _: (watched(z * p["w"], "h"), None), y, None, 4)[0])(x)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("stage", "value", "slope"),
     [

@@ -129,6 +129,7 @@ REDUCED: list[Any] = [  # options with which totals take other ways
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "watch"),
     [

@@ -56,6 +56,7 @@ def about_anchors(profile: Profile) -> list[Mapping[str, Any]]:
     return [finding for finding in profile["findings"] if finding["kind"] == "results"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "of",
     [

@@ -66,6 +66,7 @@ def refused(tiles: int, **changes: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_says() -> None:
     said = refused(9)
     assert re.search(r"activations of up to 5 microbatches, which wait for backward [\d,]+ B", said)
@@ -151,6 +152,7 @@ def test_the_command_line_sees_it_and_its_report_is_written_where_the_options_sa
     assert len(open_report(path).execution.runs) == len(emulation.report().execution.runs)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_first_sessions_of_a_process_have_equal_figures_and_their_reports_are_written_when_it_ends(tmp_path: Path) -> None:
     program = f"""

@@ -59,6 +59,7 @@ def about_reads(profile: Profile) -> list[Mapping[str, Any]]:
     return [finding for finding in profile["findings"] if finding["kind"] == "reads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of", "size"), [(one_stage, "1.00 MiB"), (staged, "4.00 MiB")])
 def test_weights_that_the_host_reads_after_each_run_are_told_what_one_read_saves_and_it_comes_true(of: Any, size: str) -> None:
     before, after = of(RUNS), of(1)
