@@ -78,9 +78,9 @@ def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX, 
     name = words.memory if family.family == PINNED_HOST else family.family
     steps = [step for step in figures.supersteps if step.key == longest.key and step.family == family.family]
     is_slowest = longest.cycles.total == max(program.cycles.total for program in figures.programs)
-    which = "the slowest program" if is_slowest else "the longest of any program"
+    which = "" if len(figures.programs) == 1 else ", the slowest program," if is_slowest else ", the longest of any program,"
     text = (
-        f"The supersteps of {named(figures, evidence, longest.key)}, {which}, take {share_text(whole, figures.emulated_cycles)} of "
+        f"The supersteps of {named(figures, evidence, longest.key)}{which} take {share_text(whole, figures.emulated_cycles)} of "
         f"emulated time; {share_text(family.total, whole)} of that is {name}, limited by {_limited_by(family, words)}."
     )
     if steps:

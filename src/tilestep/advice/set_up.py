@@ -202,19 +202,33 @@ def _came_later(evidence: Evidence, turns: _Turns) -> bool:
 
 
 def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
-    """Of a step: as its loop says, or what is first in the shapes of all arguments that are new at each run, if they are several."""
+    """Of a step: as its loop says, or what is first in the shapes of all arguments that are new at each run, if they are several.
+
+    Of a program over several IPUs it is the sum of their parts.
+    """
     program = next(program for program in figures.programs if program.key == turns.key)
     for batch in figures.batches:
         if program.name == f"jit_{batch.loop}" and batch.microbatch is not None:
             return batch.microbatch * batch.replicas
     loop = is_loop(program.group)
-    if program.num_ipus > 1 or (program.group and not loop):
+    if program.group and not loop:
         return None
     again = never_new(evidence, program)
     fresh = [each for each in evidence.programs[turns.key].arguments if each.result is None and each.index not in again]
     shapes = [found.dims[loop:] for each in fresh if (found := array_of(each.shape)) is not None]
     sizes = {dims[0] for dims in shapes if dims}
-    return sizes.pop() if len(shapes) > 1 and all(shapes) and len(sizes) == 1 else None
+    if len(shapes) < 2 or not all(shapes) or len(sizes) > 1:
+        return None
+    size = sizes.pop()
+    is_whole = program.num_ipus == 1 or (size > 1 and _are_parts(evidence, program, [each.index for each in fresh]))
+    return size * program.num_ipus if is_whole else None
+
+
+def _are_parts(evidence: Evidence, program: ProgramProfile, indices: Sequence[int]) -> bool:
+    """Whether each IPU has had bytes of its own of some arguments: parts of arrays, not copies."""
+    rows = next((call.arguments for call in reversed(evidence.dispatches) if call.key == program.key), ())
+    contents = [{evidence.host_lines.contents.get(row[index], 0) for row in rows} - {0} for index in indices]
+    return all(len(found) == program.num_ipus for found in contents)
 
 
 def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:

@@ -240,3 +240,21 @@ def test_exchanges_that_count_once_arguments_are_donated_are_told_with_donation(
 
 def test_exchanges_that_never_count_are_not_told() -> None:
     assert of_kind(dry(replicas(width=32, donated=False)), "collectives") == []
+
+
+@pytest.mark.parametrize(("divided", "items"), [(True, 64), (False, None)])
+def test_items_of_a_step_are_those_of_all_ipus_where_each_has_its_part(divided: bool, items: int | None, ipus: list[jax.Device]) -> None:
+    mesh = Mesh(np.array(ipus), ("data",))
+    whole, batch = NamedSharding(mesh, P()), NamedSharding(mesh, P("data") if divided else P())
+    step = jax.jit(lambda w, x, y: w - 0.1 * jax.grad(lambda w: ((x @ w - y) ** 2).mean())(w), out_shardings=whole)
+    random = np.random.default_rng(0)
+
+    def program() -> jax.Array:
+        w = jax.device_put(np.ones((8, 2), np.float32), whole)
+        for _ in range(10):
+            w = step(w, *(jax.device_put(random.normal(size=(64, size)).astype(np.float32), batch) for size in (8, 2)))
+        return w
+
+    steady = profiled(program).steady
+    assert steady is not None
+    assert steady.samples == items
