@@ -70,6 +70,7 @@ def job(host: str, port: int, how: str) -> Iterator[Job]:
                 pipe.close()
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> None:
     port, strangers, is_ready = free_port(), list[socket.socket](), threading.Event()
 

@@ -25,6 +25,7 @@ def bits(device: jax.Device, seed: int) -> Any:
     return [of(leaf) for leaf in jax.tree.leaves(results)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 53))])
 def test_a_random_program_gives_the_bits_that_it_gives_on_cpu(seed: int, ipu: jax.Device, cpu: jax.Device) -> None:
     on_ipu = bits(ipu, seed)

@@ -58,6 +58,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "io_tiles"), [("device", "0"), ("device", "32"), ("pinned_host", "0")])
 def test_emulated_time_does_not_depend_on_when_a_thread_ran(kind: str, io_tiles: str) -> None:
     programs = [PROGRAM.replace("KIND", repr(kind)).replace("SEED", str(seed)) for seed in range(2)]

@@ -30,7 +30,7 @@ def drawn(value: object, name: str) -> Any:
     return pytest.param(value, id=name, marks=pytest.mark.slow if crc32(name.encode()) % DRAWN else ())
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("batch", [drawn(batch, batch.name) for batch in together()])
 def test_rows_in_one_program(batch: Batch, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
     spread = batch.cases[0].ipus and since(0, 12)  # which reads the results' shardings by one of a program's meshes

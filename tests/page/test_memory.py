@@ -237,6 +237,7 @@ def test_a_program_without_detail_says_why(open_page: Any) -> None:
     assert page.get_by_role("table", name="values").count() == 0
 
 
+@pytest.mark.slow
 def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "memory", alone=True)
     here = "[document.activeElement.tagName, Math.round(scrollY)]"

@@ -82,6 +82,7 @@ def test_each_format_has_files_and_each_file_is_expected() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_bad_file_is_refused_by_its_formats_error_which_says_why(name: str, tmp_path: Path) -> None:
     kind = formats()[name]

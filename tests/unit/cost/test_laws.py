@@ -145,7 +145,7 @@ def test_every_family_has_a_case() -> None:
     assert missing == {"rng_state"}  # of one size only
 
 
-@pytest.mark.few(67)
+@pytest.mark.few(45)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("ipu", [TOY, BOW], ids=["toy", "bow"])
 def test_more_work_never_takes_fewer_cycles(case: Callable[[int], Work], ipu: IpuSpec, lists_of_any_size: None) -> None:

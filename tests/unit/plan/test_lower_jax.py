@@ -274,6 +274,7 @@ def supersteps(node: Node) -> list[Superstep]:
             return []
 
 
+@pytest.mark.few(98)
 @pytest.mark.parametrize("name", CASES)
 def test_every_function_is_priced(name: str) -> None:
     function, arguments = CASES[name]

@@ -20,6 +20,7 @@ from tilestep.sim.body import body_cost
 from tilestep.sim.channel import Channel, Resource
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_link_carries_two_messages_at_once(seed: int, pattern: SyncPattern, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,7 @@ def at_random(seed: int, pattern: SyncPattern, *, on: Host | None = None) -> Hos
     return host
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_dispatched_is_played_to_its_end(seed: int, pattern: SyncPattern) -> None:

@@ -129,6 +129,7 @@ def both_ways(seed: int, pattern: SyncPattern) -> int:
     return skipped
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_random_work_takes_the_same_one_by_one_and_at_once(pattern: SyncPattern) -> None:
     skipped = [both_ways(seed, pattern) for seed in range(20)]

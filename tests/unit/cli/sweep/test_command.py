@@ -57,6 +57,7 @@ def test_rows_fit_do_not_fit_or_have_failed_and_are_kept(
     assert again.out == first.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")
     (tmp_path / "step.py").write_text(

@@ -98,6 +98,7 @@ def loop() -> tuple[Any, OutfeedQueue]:
     return body, outfeed
 
 
+@pytest.mark.few(1)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("group", [*range(FEW), *(pytest.param(group, marks=pytest.mark.slow) for group in range(FEW, GROUPS))])
 def test_random_schedules_end_and_lose_nothing(group: int, loop: tuple[Any, OutfeedQueue]) -> None:

@@ -179,6 +179,7 @@ def own_gradient(x: Any) -> Any:
 own_gradient.defvjp(lambda x: (x, None), lambda _, slope: (slope,))
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize(
     ("watch", "first", "last", "message"),
     [

@@ -157,6 +157,7 @@ def test_float_products_may_be_float16() -> None:
     assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
 
 
+@pytest.mark.slow
 def test_thin_microbatches_of_a_pipeline_are_told_the_size_that_saves_most_and_it_comes_true() -> None:
     def run(rows: int, calls: int) -> Mapping[str, Any]:
         return profile(Chain(ipus=range(2), width=256, rows=rows), options(accumulation=6), tiles=1472, calls=calls)
