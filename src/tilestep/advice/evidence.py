@@ -15,7 +15,7 @@ from tilestep.advice.finding import Line
 from tilestep.advice.lines import HostLines, host_lines, line_of_call, most
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
-from tilestep.recording.edits.script import Change, Script
+from tilestep.recording.edits.script import Change, Script, made
 from tilestep.recording.history import History
 from tilestep.recording.replay import play, replay
 from tilestep.recording.sources import Source
@@ -74,8 +74,10 @@ class Played:
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
-    def step_after(self, change: Change, key: int) -> float | None:
-        """Cycles of a warm step with an edit by which one call of a program may do what several did; None if too few are left.
+    def saved_of_step(self, change: Change, key: int) -> float | None:
+        """Cycles that an edit by which one call of a program may do what several did saves of a warm step; None if too few are left.
+
+        Both are played between the same calls, so that what comes between those, such as an evaluation, is in both.
 
         Args: key: of the program whose calls are steps.
         """
@@ -85,11 +87,23 @@ class Played:
             half = len(places) // 2
             if len(places) < _LEAST_CALLS:
                 return None
-            programs = {**self.history.programs, **changed.programs}
-            first, last = noted_at(self.history, changed.calls, (places[half], places[-1]), _end_cycle, programs)
+            ends = half, len(places) - 1
+            own = [self._place_before(changed.calls[places[end]], end * len(before) // len(places), before) for end in ends]
+            spent: list[int] = []
+            for script, begin, end in ((self.script, *(before[each] for each in own)), (changed, places[half], places[-1])):
+                programs = {**self.history.programs, **script.programs}
+                first, last = noted_at(self.history, script.calls, (begin, end), _end_cycle, programs)
+                spent.append(last - first)
         except (ValueError, LookupError):  # as above
             return None
-        return (last - first) / (len(places) - 1 - half) * len(places) / len(before)
+        steps = own[1] - own[0]
+        return (spent[0] - spent[1]) / steps if steps > 0 else None
+
+    def _place_before(self, call: Call, guess: int, before: Sequence[int]) -> int:
+        """Which of the calls before an edit gave what a call gives with it, the nearest to a guess; the guess if none did."""
+        results = tuple(made(call))
+        same = [number for number, at in enumerate(before) if tuple(made(self.script.calls[at])) == results]
+        return min(same or [guess], key=lambda number: abs(number - guess))
 
 
 @dataclass(frozen=True, kw_only=True)

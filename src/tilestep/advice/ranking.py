@@ -144,8 +144,8 @@ def _by_gain(kind: FindingKind, ways: Iterable[Way], played: Played, warm: Warm 
 def _of_step(way: Way, saved: float, played: Played, warm: Warm) -> float | None:
     """Cycles that a way saves of a warm step; None if nobody knows. Args: saved: of all that is played."""
     if way.fewer_calls:
-        step = played.step_after(way.change, warm.key)
-        return saved / warm.all_steps if step is None else warm.step_cycles - step
+        of_step = played.saved_of_step(way.change, warm.key)
+        return saved / warm.all_steps if of_step is None else of_step
     after = warm.after(way.change)
     return None if after is None else warm.step_cycles - after.step_cycles / way.times
 
@@ -333,6 +333,7 @@ def _together(
     of_step = None if steps is None else steps.saved
     if steps is None and warm is not None and all(_is_of_steps(found[number - 1][0]) for number in numbers):  # calls become fewer
         of_step = chain.saved / warm.all_steps
+        of_step = of_step if of_step < warm.step_cycles else None  # some of it lies in set-up
     gain = _gain_of(chain.saved, of_step, played, warm, evidence)
     alone = [found[number - 1][0].gain for number in numbers]
     if (gain.step_cycles or 0) < max(each.step_cycles or 0 for each in alone if each is not None):

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Line
+from tilestep.advice.limits import PRODUCTS
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, group_text, shares_text
 from tilestep.advice.proposal import Way
 from tilestep.advice.source_lines import yields_at
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures, Origin
+from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.edits.relocate import merged, on_cpu, passed_straight
 
 
@@ -179,7 +181,8 @@ def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
 def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU.
 
-    A line that also runs a function that the user jits, or yields to who may, stays there: its statement would take that along.
+    A line that also runs a function that the user jits, or yields to who may, stays there: its statement would take that along. So do
+    operations with products among them, such as an evaluation: they are what an IPU is for.
     """
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
@@ -197,10 +200,14 @@ def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -
     runs = evidence.host_lines.runs
     own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
     lines = {line for key in keys for line in runs.get(key, ())}
-    stays = not own.isdisjoint(lines) or any(map(yields_at, lines))
+    stays = not own.isdisjoint(lines) or any(map(yields_at, lines)) or any(_multiplies(evidence.programs[key]) for key in keys)
     if not stays and all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
         ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
     return tuple(ways)
+
+
+def _multiplies(program: Program) -> bool:
+    return any(isinstance(leaf, Superstep) and leaf.family in PRODUCTS for leaf in leaves(program.body))
 
 
 def shares_of(units: Sequence[Loaded], evidence: Evidence | None) -> Shares:

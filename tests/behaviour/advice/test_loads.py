@@ -402,9 +402,9 @@ def test_jits_that_a_loop_makes_are_told_beside_many_operations() -> None:
 
 
 def test_no_line_that_runs_a_jitted_function_or_yields_is_told_to_go_to_the_cpu() -> None:
-    """A context around its statement would take the user's function along, or stay on while others run."""
+    """A context around its statement would take the user's function along, or stay on while others run. Products stay, too."""
 
-    def program(*, apart: bool, yields: bool = False) -> Callable[[], Any]:
+    def program(*, apart: bool, yields: bool = False, multiplies: bool = False) -> Callable[[], Any]:
         step = jax.jit(lambda w, x: w * 0.5 + x, donate_argnums=0)
         data = np.ones((8, 128), np.float32)
 
@@ -413,18 +413,23 @@ def test_no_line_that_runs_a_jitted_function_or_yields_is_told_to_go_to_the_cpu(
                 if yields:
                     yield jnp.sin(data + number)
                 else:
-                    x = jnp.sin(data + number)
+                    x = jnp.matmul(data, data.T + number) if multiplies else jnp.sin(data + number)
                     yield x
 
         def run() -> Any:
-            w: Any = np.ones((8, 128), np.float32)
+            w: Any = np.ones((8, 8 if multiplies else 128), np.float32)
             for x in loaded() if yields or apart else range(8):
                 w = step(w, x) if yields or apart else step(w, jnp.sin(data + x))
             return w
 
         return run
 
-    for told, goes in ((program(apart=True), True), (program(apart=False), False), (program(apart=False, yields=True), False)):
+    for told, goes in (
+        (program(apart=True), True),
+        (program(apart=False), False),
+        (program(apart=False, yields=True), False),
+        (program(apart=True, multiplies=True), False),
+    ):
         found = of_kind(profiled(told), "loads")
         texts = [text for each in found for text in (each.text, each.edit, *(other.edit for other in each.others))]
         assert any("default_device" in text for text in texts) == goes

@@ -258,3 +258,22 @@ def test_items_of_a_step_are_those_of_all_ipus_where_each_has_its_part(divided: 
     steady = profiled(program).steady
     assert steady is not None
     assert steady.samples == items
+
+
+def test_a_larger_batch_saves_of_a_step_what_it_saves_of_all_where_an_evaluation_comes_between() -> None:
+    step = jax.jit(lambda w, x: w - 1e-3 * jax.grad(lambda w: (deep(w, x) ** 2).sum())(w), donate_argnums=0)
+    evaluate = jax.jit(lambda w, x: (deep(w, x) ** 2).mean())
+
+    def program() -> Any:
+        w: Any = np.ones((8, 128, 128), np.float32)
+        for epoch in range(4):
+            for number in range(32):
+                w = step(w, np.full((16, 128), epoch * 32 + number, np.float32))
+            float(evaluate(w, np.ones((256, 128), np.float32)))
+        return w
+
+    profile = profiled(program)
+    [found] = of_kind(profile, "products") or of_kind(profile, "steps")
+    assert found.edit.startswith("make the batch of jit__lambda"), found.headline
+    assert found.gain is not None
+    assert found.gain.step_cycles == pytest.approx(found.gain.cycles / 128, rel=0.1)

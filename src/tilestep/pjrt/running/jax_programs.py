@@ -32,6 +32,6 @@ def _names(_modules: int) -> frozenset[str]:
         for found in list(vars(module).values()):
             if isinstance(found, Primitive):
                 names.add(found.name)
-            elif isinstance(found, jitted | jax.numpy.ufunc):
+            elif isinstance(found, jitted | jax.numpy.ufunc) or isinstance(getattr(found, "__wrapped__", None), jitted):  # as jax.nn.relu
                 names.add(getattr(found, "__name__", ""))
     return frozenset(re.sub(r"\W", "_", name) for name in names)

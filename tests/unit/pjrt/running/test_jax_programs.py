@@ -15,7 +15,17 @@ from tilestep.pjrt.running.jax_programs import is_jax_program
 
 @pytest.mark.parametrize(
     "name",
-    ["jit_add", "jit_dynamic_slice", "jit_scatter_add", "jit__threefry_fold_in", "jit_clip", "jit__where", "jit_cumsum", "jit_multiply"],
+    [
+        "jit_add",
+        "jit_dynamic_slice",
+        "jit_scatter_add",
+        "jit__threefry_fold_in",
+        "jit_clip",
+        "jit__where",
+        "jit_cumsum",
+        "jit_multiply",
+        "jit_relu",
+    ],
 )
 def test_operations_and_functions_of_jax(name: str) -> None:
     assert is_jax_program(name)
