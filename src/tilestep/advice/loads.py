@@ -77,7 +77,7 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
     """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     units = loaded(figures, figures.loaded_on_busiest)
     parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
-    if any(what == _SINGLE and _may_go(figures, part, evidence) for part, what, _ in parts):
+    if any(what == _SINGLE and (_may_go(figures, part, evidence) or taking_turns(figures, part, evidence)[0]) for part, what, _ in parts):
         parts = [
             each
             for each in parts

@@ -433,3 +433,22 @@ def test_no_line_that_runs_a_jitted_function_or_yields_is_told_to_go_to_the_cpu(
         found = of_kind(profiled(told), "loads")
         texts = [text for each in found for text in (each.text, each.edit, *(other.edit for other in each.others))]
         assert any("default_device" in text for text in texts) == goes
+
+
+def test_a_step_is_of_what_loads_again_and_again_where_that_takes_longest() -> None:
+    """Training ends before samples are drawn, one by one. The warm step of the training is not what the rest is measured in."""
+
+    def program() -> Any:
+        step, logits = jax.jit(lambda w, x: w - 1e-3 * (x @ w), donate_argnums=0), jax.jit(lambda w, x: x @ w)
+        w: Any = np.eye(64, dtype=np.float32)
+        for number in range(30):
+            w = step(w, np.full((64, 64), number, np.float32))
+        x: Any = np.ones((1, 64), np.float32)
+        for _ in range(10):
+            x = np.asarray(jnp.tanh(logits(w, x)))
+        return x
+
+    profile = profiled(program)
+    assert profile.steady is None
+    assert profile.findings[0].edit.startswith("put jit__lambda"), profile.summary()
+    assert [finding.kind for finding in profile.findings].count("loads") == 1
