@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from tilestep.advice.evidence import Evidence
@@ -63,12 +64,16 @@ def alike(evidence: Evidence, key: int) -> frozenset[int]:
 
 
 def never_new(evidence: Evidence, profile: ProgramProfile) -> frozenset[int]:
-    """Positions of a program's arguments that have no batch: they never change, or are what a program makes of what it made before."""
+    """Positions of a program's arguments that have no batch.
+
+    They change at less than half of the calls, or are what a program makes of what it made before.
+    """
     found = {argument.index for argument in profile.streamed_again} | alike(evidence, profile.key)
     calls = [call.arguments for call in evidence.dispatches if call.key == profile.key]
     for index in range(len(evidence.programs[profile.key].arguments)) if len(calls) > 1 else ():
         values = [rows[0][index] for rows in calls if rows]
-        if len(set(values)) == 1 or 2 * sum(value in evidence.states for value in values) >= len(values):
+        changes = sum(before != after for before, after in pairwise(values))
+        if 2 * changes < len(values) - 1 or 2 * sum(value in evidence.states for value in values) >= len(values):
             found.add(index)
     return frozenset(found)
 

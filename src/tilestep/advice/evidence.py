@@ -74,8 +74,8 @@ class Played:
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
-    def saved_of_step(self, change: Change, key: int) -> float | None:
-        """Cycles that an edit by which one call of a program may do what several did saves of a warm step; None if too few are left.
+    def share_saved(self, change: Change, key: int) -> float | None:
+        """Of warm steps, what an edit by which one call of a program may do what several did saves; None if too few are left.
 
         Both are played between the same calls, so that what comes between those, such as an evaluation, is in both.
 
@@ -96,8 +96,7 @@ class Played:
                 spent.append(last - first)
         except (ValueError, LookupError):  # as above
             return None
-        steps = own[1] - own[0]
-        return (spent[0] - spent[1]) / steps if steps > 0 else None
+        return 1 - spent[1] / spent[0] if spent[0] > 0 else None
 
     def _place_before(self, call: Call, guess: int, before: Sequence[int]) -> int:
         """Which of the calls before an edit gave what a call gives with it, the nearest to a guess; the guess if none did."""

@@ -14,6 +14,7 @@ from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.source_lines import called_at
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures, ProgramProfile
+from tilestep.figures.scopes import told_scope
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
 from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, Superstep, leaves
 from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
@@ -57,7 +58,7 @@ JAX: Final = LimitWords(
     larger="a larger batch, fewer and larger operations",
     denser="larger operands per operation, smaller dtypes",
     memory=PINNED_HOST,
-    origin=str,
+    origin=told_scope,
 )
 
 

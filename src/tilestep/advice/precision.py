@@ -12,12 +12,15 @@ from tilestep.advice.finding import Finding
 from tilestep.advice.jits import jit_of
 from tilestep.advice.limits import PRODUCTS, longest_program
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.cost.fourier import FAMILY as FFT
+from tilestep.cost.linalg import FAMILY as LINEAR_ALGEBRA
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
 from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import with_changed
 from tilestep.recording.sources import planned_again
 
+_NOT_IN_HALF: Final = frozenset({LINEAR_ALGEBRA, FFT})  # families that JAX refuses in float16, such as jnp.linalg.cholesky and jnp.fft.rfft
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
 
 
@@ -59,7 +62,7 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
     if evidence is None or profile is None or not any(family.family in PRODUCTS for family in profile.families):
         return
     source, machine, label = evidence.sources[profile.key], evidence.machine, figures.label(profile.key)
-    if "f32[" not in source.text():
+    if "f32[" not in source.text() or any(family.family in _NOT_IN_HALF for family in profile.families):
         return
     text = (
         f"{words.is_wide.format(label=label)}. The matrix unit does at least twice as many products of {words.products} in a cycle, and "

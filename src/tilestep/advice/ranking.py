@@ -144,8 +144,8 @@ def _by_gain(kind: FindingKind, ways: Iterable[Way], played: Played, warm: Warm 
 def _of_step(way: Way, saved: float, played: Played, warm: Warm) -> float | None:
     """Cycles that a way saves of a warm step; None if nobody knows. Args: saved: of all that is played."""
     if way.fewer_calls:
-        of_step = played.saved_of_step(way.change, warm.key)
-        return saved / warm.all_steps if of_step is None else of_step
+        share = played.share_saved(way.change, warm.key)
+        return saved / warm.all_steps if share is None else share * warm.step_cycles
     after = warm.after(way.change)
     return None if after is None else warm.step_cycles - after.step_cycles / way.times
 

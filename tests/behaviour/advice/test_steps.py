@@ -276,4 +276,18 @@ def test_a_larger_batch_saves_of_a_step_what_it_saves_of_all_where_an_evaluation
     [found] = of_kind(profile, "products") or of_kind(profile, "steps")
     assert found.edit.startswith("make the batch of jit__lambda"), found.headline
     assert found.gain is not None
-    assert found.gain.step_cycles == pytest.approx(found.gain.cycles / 128, rel=0.1)
+    assert found.gain.step_cycles == pytest.approx(found.gain.cycles / 128, rel=0.3)  # of some epochs, and of all with set-up
+
+
+@pytest.mark.parametrize("solves", [False, True])
+def test_what_jax_refuses_in_float16_is_not_told_to_be_computed_in_it(solves: bool) -> None:
+    def step(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 20, lambda _, y: x @ y * 1e-3, x)
+        return x + jnp.linalg.cholesky(jnp.eye(64) * (2 + x[0, 0]))[0, 0] if solves else x
+
+    def program() -> Any:
+        for _ in range(10):
+            jax.jit(step)(jnp.ones((1024, 1024)))
+
+    profile = dry(program)
+    assert bool(of_kind(profile, "halves")) is not solves, profile.summary()

@@ -357,6 +357,22 @@ def test_a_batch_is_no_state_and_never_the_same() -> None:
     assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
 
 
+def test_parameters_that_are_renewed_at_few_calls_have_no_batch() -> None:
+    """Also where another program evicts the one that takes them, so that nothing of it could have stayed."""
+    act, split = program(superstep(5), name="jit_act", takes=(64, 4), gives=(4,)), program(superstep(5), name="jit_split")
+    host = Host()
+    begin = begin_history(host.system)
+    for _ in range(3):
+        state = host.put(64)
+        for _ in range(4):
+            host.run(act, state, host.put(4))
+            host.run(split)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert {found.name: never_new(evidence, found) for found in profile.programs}["jit_act"] == {0}
+
+
 @pytest.mark.parametrize("batches", [True, False])
 def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
     """Without an argument that comes with each call nothing is said to wait for one."""
