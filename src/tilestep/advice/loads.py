@@ -77,8 +77,10 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
     """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     units = loaded(figures, figures.loaded_on_busiest)
     parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
-    if any(what == _SINGLE and (_may_go(figures, part, evidence) or taking_turns(figures, part, evidence)[0]) for part, what, _ in parts):
-        parts = [
+    single = next((part for part, what, _ in parts if what == _SINGLE), [])
+    most = max((cycles for _, _, cycles in parts), default=0)
+    if single and (_cycles(single) == most or _may_go(figures, single, evidence) or taking_turns(figures, single, evidence)[0]):
+        parts = [  # without a function that is loaded again because they evict it
             each
             for each in parts
             if each[1] != _JITTED or sum(unit.loads > 1 for unit in each[0]) != 1 or _ways(figures, each[0], evidence)
@@ -99,7 +101,7 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
         text, shares, ways = _said(figures, part, what, evidence)
         if count == total:
             yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
-        elif cycles == max(of for _, _, of in parts):
+        elif cycles == most:
             yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
         elif ways or (
             cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count)
