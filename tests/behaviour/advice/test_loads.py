@@ -309,14 +309,13 @@ def test_a_step_that_only_single_operations_evict_is_not_said_to_switch(by_hand:
         for number in range(6 * every):
             state = step(state, np.float32(1))
             if number % every == 0:
-                float((jnp.mean if by_hand else mean)(state))
-                float((jnp.max if by_hand else mean)(state))
+                float((jnp.mean if by_hand else mean)(state @ state.T if every > 1 else state))
         return state
 
     told = of_kind(profiled(program), "loads")
     assert [finding for finding in told if "switching reloads" in finding.text] == ([] if by_hand else told)
     assert [finding for finding in told if "single operations" in finding.text] == (told if by_hand else [])
-    assert [finding for finding in told if "(jax.device_get)" in finding.text] == (told if by_hand else [])
+    assert [finding for finding in told if "(jax.device_get)" in finding.text] == (told if by_hand and every == 1 else [])
     assert told
 
 
