@@ -57,7 +57,7 @@ def remedies(program: Program, source: Source | None, machine: MachineSpec, *, c
     if over <= 0 and not code_fits:
         return Remedies(text=OF_CODE)
     if source is None:
-        return Remedies(text=GENERAL, unknown=_NOTHING)
+        return Remedies(text=_general(program, could_recompute), unknown=_NOTHING)
     ways = list(freed_of(program, source, machine, could_recompute=could_recompute))
     batch = smaller(program, source, machine, again=may_be_states(program)) if len(source.text()) <= _MOST_TEXT else None
     if batch is not None:
@@ -65,7 +65,7 @@ def remedies(program: Program, source: Source | None, machine: MachineSpec, *, c
         way = f"a batch of {then.batch:,} in place of {now.batch:,}, with which it fits"
         ways.append(Freed(way, f"make the batch {then.batch:,} in place of {now.batch:,}", now.peak_bytes - then.peak_bytes, "within 2 %"))
     if not ways:
-        return Remedies(text=GENERAL, unknown="no change that this report can plan frees memory of it")
+        return Remedies(text=_general(program, could_recompute), unknown="no change that this report can plan frees memory of it")
     ways.sort(key=lambda way: _ORDER.index(way.edit.partition(" ")[0]))
     would_do = [way for way in ways if over > 0 and code_fits and way.tile_bytes >= over]
     enough = [way for way in would_do if way.how == "within 2 %"]
@@ -84,6 +84,14 @@ def remedies(program: Program, source: Source | None, machine: MachineSpec, *, c
         out_of_reach = sum(way.tile_bytes for way in ways) < over and not (more and count <= machine.num_ipus)
         text += f" {_out_of_reach(count, machine)}" if out_of_reach else " Join them, make the arrays smaller, or use a smaller dtype."
     return Remedies(text=text, best=best)
+
+
+def _general(program: Program, could_recompute: bool) -> str:
+    """What may help where nothing is planned. What makes weights has neither a batch nor a forward pass."""
+    states = may_be_states(program)
+    batch = any(argument.index not in states and "," in argument.shape for argument in program.arguments)
+    less = ("a smaller batch, " if batch else "") + ("jax.checkpoint, " if could_recompute else "")
+    return GENERAL.replace("a smaller batch, jax.checkpoint, ", less)
 
 
 def _out_of_reach(count: int, machine: MachineSpec) -> str:

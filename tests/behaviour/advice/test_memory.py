@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import tilestep
-from tests.behaviour.advice.fault import first_of, of_kind
+from tests.behaviour.advice.fault import dry, first_of, of_kind
 from tilestep.advice import Finding
 from tilestep.advice.remedies import did_not_fit
 from tilestep.figures.quantities import time_text
@@ -188,3 +188,10 @@ def test_an_operation_outside_of_jit_that_nearly_fills_its_tiles_is_not_told_of(
     [_, made] = recording.profile.programs
     assert 0.85 * recording.profile.machine.tile_sram_bytes < made.peak_tile_bytes < recording.profile.machine.tile_sram_bytes
     assert of_kind(recording.profile, "memory") == []
+
+
+def test_what_makes_weights_is_told_neither_to_recompute_nor_to_take_a_smaller_batch() -> None:
+    made = jax.jit(lambda key: jax.random.normal(key, (24, 4096, 4096)))
+    [found, *_] = dry(lambda: made(jax.random.key(0))).findings
+    assert found.urgent
+    assert "Try: arrays divided over more IPUs (jax.sharding), or a smaller dtype." in found.text
