@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -23,15 +21,6 @@ PROGRAM = Path(__file__).with_name("processes_in_clusters.py")
 LIMIT_WALL_S = 600.0  # on a machine however busy
 MOST_STEPS = 10_000_000  # which take longer than any test
 MPIRUN = "mpirun --allow-run-as-root --oversubscribe --mca oob_tcp_if_include lo"  # process 0 listens where mpirun does
-# A job that is started again until it is done. It and its processes tell the test by a pipe, because mpirun passes on parts of lines.
-UNTIL_DONE = """
-trap 'echo over >{told}' EXIT
-for attempt in $(seq 12); do
-    echo attempt $attempt >{told}
-    {job} && exit
-done
-exit 1
-"""
 
 
 @pytest.fixture
@@ -92,41 +81,6 @@ def test_under_mpirun_the_others_name_the_process_whose_dataset_blocks(tmp_path:
     lines = said(tmp_path)
     assert sorted(line for line in lines if line.startswith("joined")) == [f"joined {process} 3" for process in range(3)]
     assert len({line.split()[2] for line in digests(lines)}) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # twelve jobs of four processes
-def test_a_job_of_mpirun_killed_ten_times_and_started_again_by_a_loop_ends_with_equal_bits(tmp_path: Path, mpirun: list[str]) -> None:
-    """One process of four is killed with SIGKILL when it says that it has taken some element, or a later one. Mpirun ends the others."""
-    rng = random.Random(11)
-    victims = [(rng.randrange(4), 40 * attempt + 5 * rng.randrange(8)) for attempt in range(10)]
-    words = [*mpirun, "--output-filename", str(tmp_path / "said"), "-n", "4", sys.executable, str(PROGRAM), "60"]
-    subprocess.run(
-        [*words, str(tmp_path / "whole"), "500", "20", "train"],
-        env=environ(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=True,
-    )  # fmt: skip
-    wanted = digests(said(tmp_path))
-    (directory := tmp_path / "killed").mkdir()
-    os.mkfifo(directory / "told")
-    job = UNTIL_DONE.format(told=shlex.quote(str(directory / "told")), job=shlex.join([*words, str(directory), "500", "20", "tell"]))
-    lines, killed, victim = list[str](), 0, None
-    with (
-        os.fdopen(os.open(directory / "told", os.O_RDWR), encoding="ascii") as told,  # to write, too, so it has no end between two writers
-        subprocess.Popen(["bash", "-c", job], env=environ(), stdout=subprocess.DEVNULL) as running,
-    ):
-        for line in iter(told.readline, "over\n"):
-            lines.append(line.strip())
-            match line.split():
-                case "attempt", number:
-                    victim = dict(enumerate(victims, 1)).get(int(number))
-                case "element", process, number, pid if victim and int(process) == victim[0] and int(number) >= victim[1]:
-                    os.kill(int(pid), signal.SIGKILL)
-                    killed, victim = killed + 1, None
-                case _:
-                    pass
-    assert (running.returncode, killed, lines.count("attempt 11"), lines.count("attempt 12")) == (0, 10, 1, 0)
-    assert digests(said(tmp_path)) == wanted
-    assert len(wanted) == 4
 
 
 def said(folder: Path) -> list[str]:

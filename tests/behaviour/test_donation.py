@@ -49,32 +49,6 @@ def test_a_donated_value_stays_and_the_rest_streams() -> None:
     np.testing.assert_array_equal(state, values(64, 64) + values(64) * 10)
 
 
-@pytest.mark.slow
-def test_what_is_not_donated_streams_in_and_out_at_every_call() -> None:
-    step = jax.jit(train_step())
-    state = values(64, 64)
-    with tilestep.profile() as profile:
-        for i in range(5):
-            state, _ = step(state, values(64, by=i))
-    (program,) = profile.programs
-    assert program.host_bytes_in == STATE_BYTES + BATCH_BYTES
-    assert program.host_bytes_out == STATE_BYTES + LOSS_BYTES
-    assert program.donated == ()
-    assert program.not_donated == ("state",)
-
-
-@pytest.mark.slow
-def test_reading_a_value_in_sram_brings_it_back_once() -> None:
-    step = jax.jit(train_step(), donate_argnums=0)
-    with tilestep.profile() as profile:
-        state, _ = step(values(64, 64), values(64))
-        np.asarray(state)
-        np.asarray(state)
-    (program,) = profile.programs
-    assert program.host_bytes_out == LOSS_BYTES
-    assert program.host_bytes_read == STATE_BYTES
-
-
 DONATIONS: tuple[tuple[str, Callable[..., Any], tuple[int, ...]], ...] = (
     ("the last", lambda a, b, c: (a.sum(), c + 1), (2,)),
     ("all, in order", lambda a, b, c: (a + 1, b + 2, c + 3), (0, 1, 2)),
@@ -124,16 +98,3 @@ def test_one_array_donated_and_used_beside_is_refused() -> None:
     x = jnp.asarray(values(8))
     with pytest.raises((RuntimeError, ValueError), match="donate"):
         jax.jit(lambda a, b: (a + b, a * b), donate_argnums=0)(x, x)
-
-
-@pytest.mark.slow
-def test_alternating_programs_are_loaded_each_time() -> None:
-    """One program is resident per IPU."""
-    f, g = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)
-    x = jnp.asarray(values(16))
-    with tilestep.profile() as profile:
-        for _ in range(3):
-            g(f(x))
-        for _ in range(5):
-            g(x)
-    assert [(p.runs, p.loads) for p in profile.programs] == [(3, 3), (8, 3)]

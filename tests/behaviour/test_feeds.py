@@ -385,19 +385,6 @@ def test_a_feed_costs_its_bytes_and_a_latency(ipu: jax.Device) -> None:
     assert len(feeds) == 2
 
 
-@pytest.mark.slow
-def test_io_tiles_hide_the_feeds_of_all_turns_but_one(ipu: jax.Device) -> None:
-    machine = load_machine("bow-2000")
-    clock_hz, host = machine.ipu.clock_hz, machine.host
-    latency = cycles_from_seconds(host.link_latency_seconds, clock_hz)
-    moved = sum(cycles_from_bytes(*each, clock_hz) for each in ((4000, host.to_ipus_bytes_per_second), (40, host.to_host_bytes_per_second)))
-    profile = emulated(ipu, 7, ipu_num_io_tiles=32)
-    computed = sum(profile.cycles_by_kind[kind] for kind in ("compute", "exchange", "sync"))
-    assert computed > 7 * moved  # so that nothing but the first and the last is seen
-    assert profile.cycles_by_kind["host-call"] == moved + 7 * latency + latency
-    assert profile.io_tiles_cycles >= 7 * moved  # and the argument and the result
-
-
 def test_in_a_dry_run_shapes_are_enough(feeding: list[jax.Device]) -> None:
     ipu, *_ = feeding
     shape = jax.ShapeDtypeStruct((1024, 784), jnp.float32)

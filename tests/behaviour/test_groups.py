@@ -56,25 +56,6 @@ def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.
     assert together.emulated_s < apart.emulated_s / 4
 
 
-@pytest.mark.slow
-def test_the_host_pays_one_dispatch_for_each_entry(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
-    apart, _ = train(two_programs, ipu, None)
-    together, _ = train(two_programs, ipu, "one dispatch")
-    assert (apart.dispatches, together.dispatches) == (10, 0)
-    assert "dispatching" not in together.summary()
-
-
-@pytest.mark.slow
-def test_memory_of_a_group_is_what_is_resident_the_sum_of_code_and_the_largest_transient(
-    ipu: jax.Device, two_programs: tuple[Step, Step]
-) -> None:
-    profile, _ = train(two_programs, ipu, "memory")
-    (group,) = profile.groups
-    peaks = [program.peak_tile_bytes for program in profile.programs]
-    assert (group.name, group.ipu, len(group.programs)) == ("memory", 0, 2)
-    assert max(peaks) < group.peak_tile_bytes < sum(peaks)
-
-
 def test_the_innermost_group_counts() -> None:
     assert current_group() is None
     with program_group("outer"):

@@ -45,14 +45,6 @@ def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
     assert any(dispatched_part() < 0.1 for _ in range(5))
 
 
-@pytest.mark.slow
-def test_random_numbers_of_the_original_documentation(ipu: jax.Device) -> None:
-    """Uniform(4) after PRNGKey(42) and split, as JAX drew before its threefry became partitionable."""
-    with jax.default_device(ipu), jax.threefry_partitionable(False):
-        key, _ = jax.random.split(jax.random.PRNGKey(42))
-        np.testing.assert_allclose(jax.random.uniform(key, (4,)), [0.7367313, 0.92771065, 0.91349196, 0.3181516], rtol=1e-6)
-
-
 def test_debug_callbacks_arrive_in_order_as_numpy_arrays(ipu: jax.Device) -> None:
     seen: list[object] = []
     step = jax.jit(lambda x: (jax.debug.callback(lambda v: seen.append(np.asarray(v)), x, ordered=True), x + 1)[1])
@@ -98,14 +90,6 @@ def test_every_type_goes_there_and_back(ipu: jax.Device, name: str) -> None:
     there = jax.device_put(values, ipu)
     assert there.dtype == values.dtype
     assert np.asarray(jax.jit(lambda x: x[::-1])(there)).tolist() == values[::-1].tolist()
-
-
-@pytest.mark.slow
-def test_profile_of_nothing_is_empty(ipu: jax.Device) -> None:
-    with tilestep.profile() as profile:
-        jnp.ones(3) + 1  # on the CPU
-    assert profile.programs == ()
-    assert profile.emulated_s == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding
@@ -15,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import tilestep
 from tests.in_turn import python
-from tilestep.train import InfeedQueue, OutfeedQueue, repeat, while_loop
+from tilestep.train import InfeedQueue, repeat, while_loop
 
 PROGRAM = """
     import itertools, json, random, threading, time
@@ -106,21 +105,3 @@ def test_a_sharded_carry_keeps_its_shardings(ipus: list[jax.Device], axis_type: 
         carry = {**carry, "n": jax.device_put(np.float32(0), whole)}
         assert (carry["w"].sharding, carry["n"].sharding) == (split, whole)
     np.testing.assert_array_equal(np.asarray(carry["w"]), np.arange(8) + 18)
-
-
-@pytest.mark.slow
-def test_replicas_on_devices_of_their_own(ipus: list[jax.Device]) -> None:
-    """TensorFlow for the IPU's replicated infeed, each replica on an IPU: sums are 1, 4, 11, 23, 48."""
-    mesh = Mesh(np.array(ipus[:2]), ("replica",))
-    place = NamedSharding(mesh, P("replica"))
-    infeed = InfeedQueue(lambda: itertools.cycle(np.arange(3, dtype=np.float32)), replicas=2, sharding=place)
-    outfeed = OutfeedQueue(replicas=2)
-    step = jax.shard_map(lambda v, x: jax.lax.psum(v + x, "replica"), mesh=mesh, in_specs=P("replica"), out_specs=P())
-
-    def body(v: Any, x: Any) -> Any:
-        v = jnp.broadcast_to(step(v, x), (2,))
-        outfeed.enqueue(v)
-        return v
-
-    repeat(5, body, jax.device_put(np.zeros(2, np.float32), place), infeed, outfeed)
-    np.testing.assert_array_equal(outfeed.dequeue(), [[1, 1], [4, 4], [11, 11], [23, 23], [48, 48]])

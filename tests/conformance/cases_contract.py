@@ -15,7 +15,6 @@ from .case import OpCase, cplx, real, since, whole
 from .cases_elementwise import COMPLEX, FLOATS, SIGNED, UNSIGNED, every_dtype
 
 DotPreset = lax.DotAlgorithmPreset
-RAGGED = lax.RaggedDotDimensionNumbers(dot_dimension_numbers=(((1,), (1,)), ((), ())), lhs_ragged_dimensions=[0], rhs_group_dimensions=[0])
 
 
 def contract(contracting: Any, batch: Any = ((), ()), **options: Any) -> Callable[..., Any]:

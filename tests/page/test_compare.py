@@ -53,15 +53,6 @@ def test_its_first_lines_say_how_much_and_where(open_page: OpenPage) -> None:
     assert "fullest tile" not in page.inner_text(".where"), "it is as full"
 
 
-@pytest.mark.slow
-def test_time_by_kind_adds_up_to_the_whole(open_page: OpenPage) -> None:
-    reports = [report_of(two_stages(trips=trips), runs=2) for trips in (6, 5)]
-    page = open_page(reports, "compare")
-    shown = [each["value"] for each in values(page, ".bar-table")]
-    assert "idle" in page.inner_text(".bar-table")
-    assert [sum(shown[place::2]) for place in range(2)] == [report.execution.total_cycles.total for report in reports]
-
-
 def test_one_recording_has_nothing_to_compare(open_page: OpenPage) -> None:
     page = open_page(report_of(two_stages()), "compare")
     assert page.inner_text(".absent") == "One recording only: tilestep report html A B compares two."

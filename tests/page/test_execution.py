@@ -13,8 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, fragment, go, hold_time, rows, settled, tables, text, values
-from tests.recordings import HOSTILE, LONG
+from tests.page.pages import address, go, hold_time, rows, settled, tables, text, values
 from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report, open_report
@@ -116,13 +115,6 @@ def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPag
 
 
 @pytest.mark.slow
-def test_a_recording_of_all_runs_says_nothing_of_gaps(mnist_plain: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_plain, "execution")
-    assert "not recorded" not in text(page)
-    assert page.locator(".legend .swatch.unkept").count() == 0
-
-
-@pytest.mark.slow
 def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     every = rows(page, "waits by lane and reason")
@@ -170,29 +162,6 @@ def head(page: Page) -> Any:
             return JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true)))).json;
         }"""
     )
-
-
-@pytest.mark.slow
-def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, open_page: OpenPage) -> None:
-    report = whole(recording)
-    execution = report.execution
-    ends = [event.cycles_to for lane in execution.lanes for event in execution.events_of(lane)]
-    begin, end = max(ends) // 3, max(ends)
-    page = open_page(recording, "execution", **{"from": begin, "to": end})
-    lane = next(lane for lane in execution.lanes if lane.kind == "ipu" and lane.number == execution.total_cycles.busiest_ipu)
-    own: Counter[str] = Counter()
-    every: Counter[str] = Counter()
-    for each in execution.lanes:
-        for event in execution.events_of(each):
-            cycles = max(0, min(end, event.cycles_to) - max(begin, event.cycles_from))
-            every[event.kind] += cycles
-            own[event.kind] += cycles * (each == lane)
-        for wait in execution.waits(each):
-            cycles = max(0, min(end, wait.cycles_to) - max(begin, wait.cycles_from))
-            every["waiting"] += cycles
-            own["waiting"] += cycles * (each == lane)
-    found = rows(page, "time by kind in the window")
-    assert sorted((row[1], row[2]) for row in found) == sorted((own[kind], every[kind]) for kind in every if every[kind])
 
 
 @pytest.mark.slow
@@ -250,18 +219,6 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     assert abs(int(again["from"]) - int(wider["from"])) <= 2
     press(page, "Home")
     assert "from" not in state(page)
-
-
-@pytest.mark.slow
-def test_the_field_of_the_search_shows_its_words(mnist_plain: Path, open_page: OpenPage) -> None:
-    field = open_page(mnist_plain, "execution").locator(".search input")
-    room, words = field.evaluate("""each => {
-        const look = getComputedStyle(each);
-        const pen = document.createElement("canvas").getContext("2d");
-        pen.font = look.font;
-        return [each.clientWidth - 2 * parseFloat(look.paddingLeft), pen.measureText(each.placeholder).width];
-    }""")
-    assert words < room - 20  # of the button that empties it
 
 
 def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, open_page: OpenPage) -> None:
@@ -468,40 +425,3 @@ def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenP
     page.clock.resume()
     page.mouse.click(box["x"] + 260, middle[1])
     assert re.fullmatch(r"\d+", state(page)["event"])
-
-
-@pytest.mark.slow
-def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
-    page = open_page(hostile, "execution")
-    press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "f")
-    page.evaluate("() => document.querySelectorAll('#main details').forEach((each) => { each.open = true; })")
-    settled(page)
-    assert page.evaluate("() => window.PWNED ?? null") is None
-    names = {program.name for program in open_report(hostile).compilation.programs}
-    assert names & {*HOSTILE, LONG} or any(len(name) > 100 or "<" in name for name in names)
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.slow
-def test_a_url_that_makes_no_sense_shows_the_whole(mnist_plain: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_plain, "findings")
-    for given in ({"event": "999999"}, {"event": "<b>"}, {"from": "x", "to": "9"}, {"from": "5", "to": "5"}):
-        go(page, "execution", **given)
-        assert page.locator(".alert").count() == 0, given
-        assert press(page, "ArrowRight").startswith("dispatch"), given
-        assert address(page).startswith(fragment("execution", {})), given
-
-
-@pytest.mark.slow
-def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:
-    page = open_page(pipeline, "execution")
-    names = {*KIND_TEXTS.values(), "waiting"}
-    for label, column in (
-        ("critical path by lane, kind and program", 1),
-        ("time by kind in the window", 0),
-        ("time by kind of the busiest IPU", 0),
-    ):
-        assert {row[column] for row in rows(page, label)} <= names
-    legend = page.get_by_role("list", name="kinds: press to hide or show")
-    assert {item.strip() for item in legend.locator("button").all_inner_texts()} <= names
-    assert "stream-in" not in text(page)

@@ -45,15 +45,3 @@ def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, 
     page.go_back()
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     assert page.input_value("#theme") == "dark"
-
-
-@pytest.mark.slow
-def test_a_chosen_theme_is_kept_by_all_links(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "findings")
-    page.select_option("#theme", "dark")
-    wait_for(page, "findings")
-    page.click(".findings a >> nth=0")
-    wait_for(page, "source")
-    page.click("nav a[data-view=memory]")
-    wait_for(page, "memory")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"

@@ -56,22 +56,6 @@ def test_it_says_which_steps_are_none_of_the_program(open_page: Any, mnist_class
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on", ["tile", "all"])
-def test_curves_of_a_recording_are_the_readers(open_page: Any, mnist_classifier: Any, on: str) -> None:
-    memory = open_report(mnist_classifier).compilation.main.memory
-    page = open_page(mnist_classifier, "liveness", on=on)
-    same_curve(table(page), memory, None if on == "all" else memory.peak.tile)
-    tick = memory.peak.tick
-    variables = [each for each in memory.liveness[tick].variables if each.tile_bytes]
-    if on == "all":
-        assert [[row[0], row[2]] for row in rows(page, "values that are alive")] == [[e.name, e.tile_bytes * e.tiles] for e in variables]
-    else:
-        tiles = memory.columns.num_tiles
-        here = sorted((e for e in variables if (memory.peak.tile - e.start_tile) % tiles < e.tiles), key=lambda e: (-e.tile_bytes, e.index))
-        assert [[row[0], row[2]] for row in rows(page, "values that are alive")] == [[e.name, e.tile_bytes] for e in here]
-
-
-@pytest.mark.slow
 def test_categories_add_up_to_the_total(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory

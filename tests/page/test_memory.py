@@ -15,8 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, values, wait_for
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
-from tilestep.figures.reader import Report, open_report
-from tilestep.figures.reader.memory import MemoryReport
+from tilestep.figures.reader import Report
 from tilestep.plan.liveness import Life
 from tilestep.recording.memory import ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES
@@ -121,36 +120,6 @@ def test_memory_that_javascript_works_out_is_that_of_the_reader(blank: Page, see
     memories = [drawn(seed) for seed in seeds]
     for memory, found in zip(memories, blank.evaluate(ALL, [as_javascript(each) for each in memories]), strict=True):
         same(memory, found)
-
-
-@pytest.mark.slow
-def test_memory_of_a_large_recording_is_that_of_the_reader(blank: Page, pipeline_transformer: Any) -> None:
-    for program in open_report(pipeline_transformer).compilation.programs:
-        if program.detailed:
-            compared(blank, program.memory)
-
-
-def compared(page: Page, memory: MemoryReport) -> None:
-    """Checks a program's memory over steps, its peak, and its peak without each value."""
-    found = page.evaluate(
-        """(memory) => {
-            const runs = mem.runsOf(memory);
-            const fullest = mem.fullest(memory, runs);
-            const { always, others } = mem.overTime(memory, null);
-            return { peak: mem.peak(fullest), always: [...always], others: [...others],
-                     without: mem.without(memory, runs, fullest, memory.first.map((_, life) => [life])) };
-        }""",
-        as_javascript(memory.columns),
-    )
-    assert found["peak"] == {"bytes": memory.peak.total_bytes, "tile": memory.peak.tile, "tick": memory.peak.tick}
-    assert [found["always"], found["others"]] == [column.tolist() for column in memory.over_time()]
-    for life, told in enumerate(found["without"]):
-        left = peak(without(memory.columns, life))
-        assert (told["bytes"], told["tick"], told["tile"]) == (left.total_bytes, left.tick, _first_tile(memory.columns, life, left.tick))
-
-
-def _first_tile(memory: ProgramMemory, life: int, tick: int) -> int:
-    return int(tile_bytes(without(memory, life), ticks=range(tick, tick + 1))[0].argmax())
 
 
 def one() -> Report:

@@ -80,13 +80,6 @@ def test_lines_of_single_operations_come_with_their_shares_the_most_costly_first
     assert [line["line"] for line in found.as_document()["lines"]] == [line.number for line, _ in found.shares]
 
 
-@pytest.mark.slow
-def test_one_line_has_no_others() -> None:
-    [found] = of_kind(profiled(lambda: [jnp.zeros((4, k + 1)) for k in range(3)]), "loads")
-    assert len(found.shares) == 1
-    assert "other line" not in found.headline
-
-
 def watched(*, copied: bool) -> Any:
     step = jax.jit(lambda x: (jax.lax.fori_loop(0, 200, lambda _, x: x * 1.01, x), x.sum()), donate_argnums=0)
     state: Any = np.ones(512, np.float32)

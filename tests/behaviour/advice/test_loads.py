@@ -265,11 +265,6 @@ def test_a_static_argument_that_makes_several_programs_is_found_and_worth_what_w
     assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.02)
 
 
-@pytest.mark.slow
-def test_one_program_is_not_said_to_be_several() -> None:
-    assert not [finding for finding in profiled(decaying(static=False)).findings if "one program" in finding.edit]
-
-
 @pytest.mark.parametrize("summed", [False, True])
 def test_padding_needs_a_mask_where_results_sum_over_it(summed: bool) -> None:
     def program() -> Any:
@@ -381,25 +376,6 @@ def test_functions_of_one_name_are_told_to_be_made_once_but_not_to_have_one_shap
     again = profiled(lambda: [jax.jit(lambda x, k=k: x * k + k)(np.float32(1)) for k in range(3)])
     sentence = r"jit__lambda is 3 programs, though its arguments have equal shapes: .* a new jit makes another one"
     assert any(re.search(sentence, finding.text) for finding in again.findings), again.summary()
-
-
-@pytest.mark.slow
-def test_jits_that_a_loop_makes_are_told_beside_many_operations() -> None:
-    """With what they save after the others are followed."""
-
-    def program() -> Any:
-        made = [jnp.zeros((8, k)) * k for k in range(1, 31)]
-        x: Any = np.float32(1)
-        for number in range(3):
-            scale = jax.jit(lambda x, by: x * by + 1)
-            x = scale(x, np.float32(number))
-        return made, x
-
-    found = of_kind(profiled(program), "loads")
-    [jits] = [each for each in found if each.edit.startswith("make jit__lambda one program")]
-    assert found.index(jits) > 0
-    assert jits.gain is not None
-    assert jits.gain.after
 
 
 def test_no_line_that_runs_a_jitted_function_or_yields_is_told_to_go_to_the_cpu() -> None:

@@ -133,11 +133,6 @@ def test_a_program_that_fits_is_not_told_to_make_room_before_all_else() -> None:
     assert asides == sorted(asides)
 
 
-@pytest.mark.slow
-def test_a_program_that_fits_well_is_not_told_to_free_memory() -> None:
-    assert of_kind(descending(batch=64, layers=2), "memory") == []
-
-
 def trained(params: Any, x: Any) -> Any:
     """A step of which parameters and their gradients fill the tiles."""
     gradients = jax.grad(lambda params: (jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, params)[0] ** 2).sum())(params)

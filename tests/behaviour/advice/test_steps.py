@@ -122,17 +122,6 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
-@pytest.mark.slow
-def test_float32_is_not_told_to_be_float32() -> None:
-    assert of_kind(dry(multiplying(np.float32)), "doubles") == []
-
-
-@pytest.mark.slow
-def test_an_exchange_of_halves_saves_less_than_accumulation() -> None:
-    whole, half, seldom = (dry(program).emulated_cycles for program in (averaging(1), averaging(1, np.float16), averaging(16)))
-    assert seldom < half < whole
-
-
 def test_a_batch_that_fills_the_tiles_is_not_told_to_grow() -> None:
     profile = dry(batches(3200))
     assert of_kind(profile, "products") == of_kind(profile, "steps") == []

@@ -87,22 +87,8 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
-@pytest.mark.slow
-def test_results_that_are_read_are_not_told_of() -> None:
-    assert of_kind(profiled(training(returns="read")), "results") == []
-
-
 def test_a_dry_run_that_leaves_reads_out_is_told_of_no_result_that_nobody_reads() -> None:
     assert of_kind(dry(training(returns="all")), "results") == []
-
-
-@pytest.mark.slow
-def test_batches_that_come_beside_compute_can_be_smaller() -> None:
-    wide, narrow = dry(feeding(np.float32, 32)), dry(feeding(np.float16, 32))
-    found = of_kind(wide, "streaming")
-    if found:
-        assert found[0].edit.startswith("send x as float16")
-    assert narrow.emulated_cycles <= wide.emulated_cycles
 
 
 def predicting(*, given: str) -> Callable[[], Any]:

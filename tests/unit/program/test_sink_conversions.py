@@ -99,8 +99,3 @@ def test_a_conversion_that_a_loop_carries_twice_stays_for_the_other_use() -> Non
     module = cleaned(text.replace("tuple(%next, %down, %w)", "tuple(%next, %down, %w, %spare)"))
     assert [leaf.dtype for leaf in module.entry.by_name["while"].leaves] == ["s32", "f16", "f16", "f32"]
     assert "wide" in module.entry.by_name
-
-
-NARROWED = """  %x8 = f8e4m3fn[64,8]{1,0} convert(%x), metadata={op_name="jit(f)/convert_element_type"}
-  %x16 = f16[64,8]{1,0} convert(%x8)
-  %up = f32[64,8]{1,0} convert(%x16)"""

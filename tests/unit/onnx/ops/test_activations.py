@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
-from tests.unit.onnx.ops.functions import function_of
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import OnnxError
@@ -67,15 +64,6 @@ def test_functions(name: str, version: int, attributes: dict[str, Any], function
     with np.errstate(all="ignore"):
         expected = function(X.astype(np.float64)).astype(F)
     agrees([expected], name, [X], version=version, **attributes, **old)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("name, attributes", [(name, attributes) for name, attributes, _ in CASES])
-def test_gradients_are_finite_and_right(name: str, attributes: dict[str, Any]) -> None:
-    version = versions(name)[-1]
-    slope_agrees(name, [X[X != 0].astype(np.float64)], version=version, **attributes)
-    steep = np.array([-1e4, 1e4, 0], F)
-    assert np.isfinite(jax.grad(lambda x: function_of(name, [steep], version=version, **attributes)(x).sum())(jnp.asarray(steep))).all()
 
 
 @each("name, version", PRELU)
@@ -133,10 +121,3 @@ def test_all_axes_from_one_on_are_one(version: int) -> None:
 def test_an_axis_that_isnt_there_is_named(op_type: str, version: int) -> None:
     with pytest.raises(OnnxError, match="axis 3 is out of bounds for array of dimension 3"):
         run_node(op_type, [SCORES], version=version, axis=3)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("op_type", NAMES[:2])
-@each("version", [1, 13])
-def test_gradients(op_type: str, version: int) -> None:
-    slope_agrees(op_type, [SCORES], version=version, axis=1)

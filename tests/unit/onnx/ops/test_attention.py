@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 
@@ -106,12 +106,6 @@ def test_attention_is_two_products_and_a_softmax() -> None:
     assert "stablehlo.gather" not in text
 
 
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("position", range(3))
-def test_gradients_of_attention(position: int) -> None:
-    slope_agrees("Attention", [Q, K, V, BOOLS], version=23, position=position, is_causal=1)
-
-
 def test_graphs_change_scores_and_probabilities() -> None:
     def graph(name: str, op_type: str) -> onnx.GraphProto:
         x, y = (helper.make_tensor_value_info(which, 1, None) for which in ("x", "y"))
@@ -185,10 +179,3 @@ def test_a_rule_needs_its_inputs() -> None:
     x = values(1, 2, 4)
     with pytest.raises(OnnxError, match="update_rule 'gated_delta' and the inputs decay and beta don't fit"):
         run_node("LinearAttention", [x, x, x], version=27, q_num_heads=2, kv_num_heads=2)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients_of_the_others() -> None:
-    slope_agrees("RotaryEmbedding", [Q, values(2, 3, 4, seed=1), values(2, 3, 4, seed=2)], version=23)
-    x = values(1, 3, 4)
-    slope_agrees("LinearAttention", [x, x, x], version=27, q_num_heads=2, kv_num_heads=2, update_rule="linear")

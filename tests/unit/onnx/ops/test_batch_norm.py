@@ -6,11 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 from onnx import helper
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import prepared
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -43,15 +42,3 @@ def test_known_statistics_leave_a_product_and_a_sum() -> None:
     graph = prepared([helper.make_node("BatchNormalization", names, ["y"])], names, ["y"], {"": 9})
     jaxpr = jax.make_jaxpr(lambda x: run_graph(graph, [x, *INPUTS[1:]], Run()))(X)
     assert [str(equation.primitive) for equation in jaxpr.eqns if str(equation.primitive) != "broadcast_in_dim"] == ["mul", "add"]
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("position", range(5))
-def test_gradients_in_inference(position: int) -> None:
-    slope_agrees("BatchNormalization", INPUTS, version=9, position=position)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("position", range(3))
-def test_gradients_in_training(position: int) -> None:
-    slope_agrees("BatchNormalization", INPUTS, version=15, position=position, training_mode=1)

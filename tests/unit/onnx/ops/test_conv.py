@@ -11,7 +11,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
@@ -111,19 +111,3 @@ def test_columns_add_up(dtype: Any) -> None:
     columns = np.array([[[1, 2, 3], [10, 20, 30]]], dtype)
     shapes = np.array([1, 3]), np.array([1, 2])
     agrees([np.array([[[[2, 13, 20]]]], dtype)], "Col2Im", [columns, *shapes], version=18, pads=[0, 1, 0, 1], dilations=[1, 2])
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each(
-    "op_type, version, inputs, attributes",
-    [
-        ("Conv", 11, [values(1, 2, 5, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),
-        ("ConvTranspose", 11, [values(1, 2, 3, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),
-        ("CausalConvWithState", 27, [values(1, 2, 3), values(2, 1, 2, seed=1)], {"activation": "silu"}),
-        ("DeformConv", 19, [values(1, 2, 4, 4), values(2, 2, 2, 2, seed=1), 0.3 * values(1, 8, 3, 3)], {}),
-        ("Col2Im", 18, [values(1, 4, 4), np.array([3, 3]), np.array([2, 2])], {}),
-    ],
-)
-def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
-    for position in range(len(inputs) if op_type != "Col2Im" else 1):
-        slope_agrees(op_type, inputs, version=version, position=position, **attributes)

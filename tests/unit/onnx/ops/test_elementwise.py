@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees
+from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
@@ -269,20 +269,6 @@ def test_a_large_outer_sum_is_left_to_the_program() -> None:
     rows, columns = np.ones((1 << 14, 1), F), np.ones((1, 1 << 13), F)  # 512 MiB
     shapes = jax.eval_shape(lambda: run_node("Add", [rows, columns], "known", version=13)[0])
     assert shapes.shape == (1 << 14, 1 << 13)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("name", ["Add", "Sub", "Mul", "Div", "Pow"])
-@each("position", [0, 1])
-def test_gradients_of_two_arrays(name: str, position: int) -> None:
-    slope_agrees(name, [operands("Mul", (2, 3), 0), operands("Mul", (3,), 1)], version=13, position=position)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("name", sorted(set(UNARY) - {"Ceil", "Floor", "Round", "Sign", "Abs", "Acosh"}))
-def test_gradients_of_one_array(name: str) -> None:
-    x = UNARY[name][0]
-    slope_agrees(name, [x[x != 0]], version=13)
 
 
 @each("name, attributes", [("Div", {}), ("Pow", {}), ("Add", {}), ("Mod", {"fmod": 1}), ("Max", {})])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, versions
@@ -254,22 +254,6 @@ def test_caches_have_an_end() -> None:
 
 
 # ---- gradients
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients() -> None:
-    x = values(2, 3, 4)
-    slope_agrees("Slice", [x, ints(3, 1), ints(LOWEST, 3), ints(2, 1), ints(-2, 1)], version=13)
-    slope_agrees("Split", [x], version=18, axis=1, num_outputs=1)
-    slope_agrees("Gather", [x, ints(2, 0, 2)], version=13, axis=1)
-    slope_agrees("Gather", [x, ints(1, 2)], version=13, axis=1)
-    slope_agrees("GatherElements", [x, np.array([[[0], [2]], [[-1], [0]]])], version=13, axis=1)
-    slope_agrees("GatherND", [x, np.array([[0, 1], [1, -1]])], version=13)
-    for position in (0, 2):
-        slope_agrees("ScatterND", [x, np.array([[1], [0]]), values(2, 3, 4, seed=5)], version=18, position=position, reduction="add")
-        for reduction in ("none", "add", "mul", "max", "min"):
-            inputs = [values(4, seed=3), ints(0, 2), values(2, seed=4)]
-            slope_agrees("ScatterElements", inputs, version=18, position=position, reduction=reduction)
 
 
 @pytest.mark.slow

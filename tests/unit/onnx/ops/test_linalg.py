@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 from onnx import helper
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 
@@ -56,15 +54,6 @@ def test_a_product_of_two_known_vectors_may_be_too_large_to_be_known() -> None:
     y = run_node("MatMul", [column, column.T], "known", version=13)[0]
     assert not isinstance(y, np.ndarray)
     assert y.shape == (1 << 13, 1 << 13)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each(
-    "op_type, version, inputs, attributes",
-    [("MatMul", 9, [A, B], {}), ("Gemm", 11, [A, B, values(2)], {"alpha": 0.5}), ("Det", 11, [values(3, 3)], {})],
-)
-def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
-    slope_agrees(op_type, inputs, version=version, **attributes)
 
 
 @each("way", QUICK_WAYS)

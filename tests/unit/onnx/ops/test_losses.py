@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import check_node, run_node
 from tilestep.onnx.errors import OnnxError
 
-F = np.float32
 X = values(3, 4, 2)
 TARGET = np.array([[0, 3], [2, 2], [1, 0]])
-WEIGHT = np.array([1, 2, 3, 4], F)
 
 
 @each("target", [-1, 4])
@@ -34,10 +32,3 @@ def test_two_dimensions_and_32_bits() -> None:
 def test_unknown_reductions_are_named() -> None:
     with pytest.raises(OnnxError, match="reduction is 'max', and may be none, sum or mean"):
         run_node("NegativeLogLikelihoodLoss", [X, TARGET], version=13, reduction="max")
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("op_type", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
-def test_gradients(op_type: str) -> None:
-    target = np.where(TARGET == 2, -1, TARGET)
-    slope_agrees(op_type, [X, target, WEIGHT], version=13, ignore_index=-1)

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from tests.together import compiled, each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.one_node import prepared, run_node
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
@@ -73,24 +73,6 @@ def test_local_response_norm_is_onnxruntimes() -> None:
 def test_lp_norm_has_two_orders() -> None:
     with pytest.raises(OnnxError, match="p is 3, and may be 1 or 2"):
         run_node("LpNormalization", [X], version=1, p=3)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each(
-    "op_type, version, inputs, attributes",
-    [
-        ("InstanceNormalization", 6, [X, SCALE, BIAS], {}),
-        ("LayerNormalization", 17, [X, values(5), values(5, seed=1)], {}),
-        ("RMSNormalization", 23, [X, values(5)], {}),
-        ("GroupNormalization", 21, [X, SCALE, BIAS], {"num_groups": 2}),
-        ("LRN", 1, [X], {"size": 3, "alpha": 0.5}),
-        ("LpNormalization", 1, [X], {"p": 2}),
-        ("MeanVarianceNormalization", 9, [X], {}),
-    ],
-)
-def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
-    for position in range(len(inputs)):
-        slope_agrees(op_type, inputs, version=version, position=position, **attributes)
 
 
 @each("op_type, attributes", [("LpNormalization", {"p": 2}), ("MeanVarianceNormalization", {})])

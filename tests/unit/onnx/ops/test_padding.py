@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, versions
@@ -76,10 +76,3 @@ def test_a_program_has_one_operation() -> None:
         run_node("Pad", [X, ints(0, 0, 0, 0)], "jit", version=13, static=[])
     huge = jax.eval_shape(lambda: run_node("Pad", [np.ones(1, F), ints(0, 1 << 28)], "known", version=13)[0])
     assert huge.shape == ((1 << 28) + 1,)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients() -> None:
-    for mode in ("constant", "reflect", "edge", "wrap"):
-        slope_agrees("Pad", [values(2, 3), ints(1, 2, 0, -1)], version=19, mode=mode)
-    slope_agrees("Pad", [values(2, 3), ints(1, 2, 0, -1), np.array(1.0, F)], version=19, position=2)

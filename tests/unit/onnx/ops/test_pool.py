@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from tests.together import compiled, each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
@@ -88,23 +88,6 @@ def test_a_pool_is_one_operation(op_type: str) -> None:
     jaxpr = str(jax.make_jaxpr(lambda x: run_nodes(graph, [x]))(X))
     assert jaxpr.count("reduce_window") == 1
     assert "pad[" not in jaxpr
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each(
-    "op_type, version, attributes",
-    [
-        ("MaxPool", 11, PLAIN[1]),
-        ("MaxPool", 11, DILATED[0]),  # JAX itself has no gradient of it
-        ("AveragePool", 11, CEILED[1]),
-        ("LpPool", 11, {**PLAIN[1], "p": 3}),
-        ("GlobalLpPool", 2, {}),
-        ("GlobalMaxPool", 1, {}),
-        ("GlobalAveragePool", 1, {}),
-    ],
-)
-def test_gradients(op_type: str, version: int, attributes: dict[str, Any]) -> None:
-    slope_agrees(op_type, [X], version=version, **attributes)
 
 
 @each("op_type", ["LpPool", "GlobalLpPool"])

@@ -104,27 +104,6 @@ def test_a_direction_is_one_scan_and_one_product_for_all_inputs() -> None:
     assert text.count("dot_general[") == 2  # of the inputs, and in the scan of the hidden state
 
 
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("name", GATES)
-def test_gradients(name: str) -> None:
-    graph = node_graph(name, [0] * 6, version=14, outputs=2)
-    given = inputs(name)[:6]
-
-    def loss(w: Any, r: Any) -> Any:
-        return (run_graph(graph, [given[0], w, r, *given[3:]], Run())[0] ** 2).sum()
-
-    with jax.enable_x64(True):
-        w, r = (np.asarray(given[i], np.float64) for i in (1, 2))
-        given = [x if i == 4 else np.asarray(x, np.float64) for i, x in enumerate(given)]
-        gradients = jax.jit(jax.grad(loss, (0, 1)))(w, r)
-        for position in range(2):
-            step = np.zeros_like((w, r)[position])
-            step[0, 1, 1] = 1e-6
-            up, down = ((w + step, r), (w - step, r)) if not position else ((w, r + step), (w, r - step))
-            numeric = (loss(*up) - loss(*down)) / 2e-6
-            np.testing.assert_allclose(gradients[position][0, 1, 1], numeric, rtol=1e-5)
-
-
 @each(
     "options, message",
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.one_node import run_node
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -75,10 +75,3 @@ def test_what_cant_be_says_why(inputs: list[Any], attributes: dict[str, Any], me
 def test_sizes_must_be_known() -> None:
     with pytest.raises(DynamicShapeError, match="needs the sizes, which is known only when the program runs"):
         run_node("Resize", [ROW, None, None, np.array([1, 8])], "jit", version=13, static=())
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("mode", ["nearest", "linear", "cubic"])
-def test_gradients(mode: str) -> None:
-    slope_agrees("Resize", [X, None, SMALLER], version=13, mode=mode)
-    slope_agrees("Resize", [X, None, LARGER], version=18, mode=mode)

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.one_node import run_node
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
 F = np.float32
 X = values(2, 3, 5, 4)
-GRID = 1.5 * values(2, 3, 6, 2, seed=1)
 ROIS = np.array([[0.5, 1, 6.5, 7], [2, 2, 3, 9], [-1, 0, 4, 4], [3, 3, 3, 3], [30, 30, 40, 40]], F)
 BATCH = np.array([0, 1, 1, 0, 1])
 
@@ -78,16 +77,3 @@ def test_maxima_of_regions_by_hand(version: int) -> None:
     x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
     rois = np.array([[0, 0.5, 0, 2, 1], [0, 9, 9, 9, 9]], F)  # columns 1 and 2 of rows 0 and 1; nothing
     agrees([np.array([[[[2], [6]]], [[[0], [0]]]], F)], "MaxRoiPool", [x, rois], version=version, pooled_shape=[2, 1])
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@each("mode", ["bilinear", "bicubic"])
-@each("position", [0, 1])
-def test_gradients_of_samples(mode: str, position: int) -> None:
-    slope_agrees("GridSample", [X, GRID], version=16, position=position, mode=mode, padding_mode="zeros", rtol=1e-3)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients_of_regions() -> None:
-    slope_agrees("RoiAlign", [X, ROIS, BATCH], version=16, sampling_ratio=2, output_height=2, output_width=2, spatial_scale=0.5)
-    slope_agrees("MaxRoiPool", [X, np.concatenate([BATCH[:, None], ROIS], 1)], version=1, pooled_shape=[2, 2], spatial_scale=0.5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
 from tests.unit.onnx.ops.versions import missing, versions
@@ -20,7 +20,6 @@ from tilestep.onnx.interpret import Run
 
 F = np.float32
 INDEX = np.int64
-NAN = np.nan
 LOWEST = -(2**31)
 
 
@@ -194,15 +193,6 @@ def test_unique_up_to_a_bound() -> None:
     assert inverse == [LOWEST] * 6
     rows = np.array([[1, 0], [1, 0], [2, 3]], F)
     assert bounded("Unique", [rows], 3, outputs=4, axis=0)[0] == [[1, 0], [2, 3], [0, 0]]
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients() -> None:
-    slope_agrees("Where", [np.array([True, False, True]), values(3), values(2, 3)], version=9, position=1)
-    slope_agrees("Where", [np.array([True, False, True]), values(3), values(2, 3)], version=9, position=2)
-    slope_agrees("Trilu", [values(2, 3, 3)], version=14)
-    slope_agrees("ReverseSequence", [values(3, 2, 2), ints(3, 1)], version=10)
-    slope_agrees("OneHot", [ints(0, 2), np.array(3), values(2)], version=11, position=2)
 
 
 @each(

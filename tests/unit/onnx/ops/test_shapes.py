@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
@@ -288,11 +288,3 @@ HUGE = 1 << 28
 def test_huge_known_results_are_left_to_the_program(name: str, inputs: list[Any]) -> None:
     made = jax.eval_shape(lambda: run_node(name, inputs, "known", version=18)[0])  # nothing is computed
     assert made.shape == (HUGE,)
-
-
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_gradients() -> None:
-    slope_agrees("Expand", [X[:, :1], ints(5, 1)], version=13)
-    slope_agrees("Tile", [X, ints(2, 1, 2)], version=13)
-    slope_agrees("Concat", [X, X], version=13, axis=1)
-    slope_agrees("CenterCropPad", [X, ints(3, 2, 4)], version=18)

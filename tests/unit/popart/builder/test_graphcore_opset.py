@@ -123,22 +123,6 @@ def test_defaults_that_are_not_written() -> None:
     assert attributes_of(node_of(builder)) == {"reduction": "Mean", "inputIsLogProbability": 0}
 
 
-@pytest.mark.parametrize(("reduction", "text", "shape"), [("Sum", "Sum", []), ("Mean", "Mean", []), ("NoReduction", "None", [2, 3])])
-def test_reductions_of_losses(reduction: str, text: str, shape: list[int]) -> None:
-    builder = Builder()
-    x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
-    loss = builder.aiGraphcore.identityloss([x], getattr(popart.ReductionType, reduction))
-    assert attributes_of(node_of(builder)) == {"reduction": text}
-    assert builder.getTensorShape(loss) == shape
-
-
-def test_reductions_must_be_members() -> None:
-    builder = Builder()
-    x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
-    with pytest.raises(TypeError, match=r"identityloss\(\): incompatible function arguments"):
-        builder.aiGraphcore.identityloss([x], "Mean")
-
-
 @pytest.mark.parametrize(("shape", "expected"), [([3, -1], [3, 4]), ([0, 6], [2, 6]), ([-1], [12]), ([2, 2, 3], [2, 2, 3])])
 def test_reshape(shape: list[int], expected: list[int]) -> None:
     builder = Builder()
@@ -151,13 +135,6 @@ def test_subsample_refuses_a_stride_of_zero() -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [4, 4]))
     with pytest.raises(popart.popart_exception, match=r"Strides invalid. 0 stride at index 1"):
         builder.aiGraphcore.subsample([x], [1, 0])
-
-
-def test_normalize_image_needs_three_channels() -> None:
-    builder = Builder()
-    x, offset, scale = (builder.addInputTensor(TensorInfo("FLOAT", shape)) for shape in ([2, 4], [3], [3]))
-    with pytest.raises(popart.popart_exception, match="requires the inner dimension to be 3"):
-        builder.aiGraphcore.normalize_image([x, offset, scale])
 
 
 def test_scatter_with_initial_values_has_their_shape() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tilestep import popart
 from tilestep.popart import Builder, TensorInfo
-from tilestep.popart.builder import load_model
 from tilestep.popart.builder.external import array_of, location_of, take_folder
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -131,15 +130,6 @@ def test_initialisers_beside_a_file_become_constants(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array_of(constant.attribute[0].t), VALUES)
 
 
-def test_an_unsorted_graph_is_still_refused_beside_its_weights(tmp_path: Path) -> None:
-    name = exported(tmp_path / "model")
-    model = onnx.load_model(name, load_external_data=False)
-    model.graph.node[0].input[0] = "later"
-    onnx.save_model(model, name)
-    with pytest.raises(RuntimeError, match="topologically sorted, however input 'later'"):
-        Builder(name)
-
-
 def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = exported(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
@@ -186,12 +176,6 @@ def test_a_place_beyond_the_file_is_refused(tmp_path: Path, entries: dict[str, s
     Path("tensors").write_bytes(bytes(8))
     with pytest.raises(popart.popart_exception, match=r"for externally stored tensor 't'|externally stored tensor 't' has no numbers"):
         array_of(pointing("tensors", **entries))
-
-
-def test_load_model_takes_bytes_and_names(tmp_path: Path) -> None:
-    proto = built().getModelProto()
-    (tmp_path / "model.onnx").write_bytes(proto)
-    assert load_model(proto) == load_model(str(tmp_path / "model.onnx"))
 
 
 def test_inputs_of_a_model_keep_open_sizes_open() -> None:

@@ -107,12 +107,6 @@ def _context(version: int) -> Any:
     return context
 
 
-def test_no_operator_has_auto_pad() -> None:
-    for opset in OPSETS.values():
-        for name, schema in opset.operators.items():
-            assert "auto_pad" not in [parameter.name for parameter in parameters_of(schema)], name
-
-
 def test_known_signatures() -> None:
     def names(opset: type, method: str) -> list[str]:
         return list(inspect.signature(getattr(opset, method)).parameters)[1:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tilestep.popart.enums import MeanReductionStrategy, RecomputationType, ReductionType
-from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.fields import fields_of
 from tilestep.popart.options.table import ALIASES, METHODS, PROGRAM
@@ -79,14 +78,6 @@ def test_a_cache_directory_of_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert (SessionOptions().enableEngineCaching, SessionOptions().cachePath) == (True, "/one")
     monkeypatch.setenv("POPXL_CACHE_DIR", "/two")
     assert SessionOptions().cachePath == "/two"
-
-
-def test_options_check_themselves() -> None:
-    options = SessionOptions()
-    options.require_supported(training=True)
-    options.accumulationFactor = 2
-    with pytest.raises(popart_exception, match="enableGradientAccumulation is false, but accumulationFactor > 1"):
-        options.require_supported(training=True)
 
 
 def test_options_that_change_no_program_share_executables() -> None:

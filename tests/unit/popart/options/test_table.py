@@ -123,11 +123,6 @@ def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name:
         options.require_supported(training=True)
 
 
-@each("name", REFUSED)
-def test_its_default_is_no_error(name: str) -> None:
-    assert not list(refusals(SessionOptions(), TRAINING)), name
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(replicas: int) -> None:
     options = SessionOptions()

@@ -78,14 +78,6 @@ def test_an_engine_that_is_not_loaded_is_loaded_by_the_next_run() -> None:
     np.testing.assert_array_equal(weights(session), W - 1.0)
 
 
-def test_names_of_tensors_have_both_methods() -> None:
-    session = training()
-    assert session.getTensorIds() == session.getAllTensorIds()
-    assert "w" in session.getTensorIds()
-    session.checkInplacingAmbiguity()
-    session.updateEngineCache()
-
-
 def test_variables_alone_go_to_a_file_and_back(tmp_path: Path) -> None:
     session = training()
     session.prepareDevice(loadEngine=False)

@@ -153,9 +153,6 @@ def test_an_executable_is_refused_by_a_device_with_another_sync_pattern(
         placed(sharded, first).loadExecutable(str(path))
 
 
-OTHERS: list[dict[str, Any]] = [{"partialsTypeMatMuls": "half"}, {"constantWeights": False}, {"enableSupportedDataTypeCasting": False}]
-
-
 def test_the_executable_of_another_session_is_refused(model: Model, executable: Path) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3], "input")

@@ -15,7 +15,6 @@ from tests.unit.popart.session.replica_models import GROUPS, UNGROUPED, of_group
 from tilestep import popart
 
 ALL = popart.VariableRetrievalMode.AllReplicas
-ONE = popart.VariableRetrievalMode.OnePerGroup
 PLAIN = {"defaultLearningRate": (RATE, True)}
 
 

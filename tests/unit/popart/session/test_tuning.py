@@ -18,25 +18,6 @@ SIZE = 256
 X = np.full((SIZE, SIZE), 0.01, np.float16)
 
 
-def session(proportion: float | None = None, partials: str | None = None, **options: Any) -> Any:
-    """Two products, of which the first is tuned."""
-    builder = popart.Builder()
-    x, first, second = (builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE])) for _ in range(3))
-    hidden = builder.aiOnnx.matmul([x, first])
-    if proportion is not None:
-        builder.setAvailableMemoryProportion(hidden, proportion)
-    if partials is not None:
-        builder.setPartialsType(hidden, partials)
-    out = builder.aiOnnx.matmul([hidden, second])
-    given = popart.SessionOptions()
-    for name, value in options.items():
-        setattr(given, name, value)
-    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 64})
-    made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=given)
-    made.prepareDevice()
-    return made
-
-
 def products(made: Any) -> tuple[Superstep, Superstep]:
     """The products in order."""
     (program,) = [program for program in made.getReport().compilation.programs if program.name == "run"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,9 +15,6 @@ from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.run.program_cache import ProgramCache
 
 WIDTH, CLASSES, ROWS = 6, 3, 4
-SYNCHRONOUS = ("sequential", "grouped", "interleaved", "zero_bubble")
-
-Stage = Callable[..., Any]
 
 
 def embed(params: Any, tokens: Any, label: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
-from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions
 from tilestep.popart.session.emulation.advice_words import operator_of
 from tilestep.popart.session.emulation.session_labels import line_now, program_name
@@ -91,12 +90,6 @@ def test_a_scope_is_its_operator(scope: str, operator: str) -> None:
     assert operator_of(scope) == operator
 
 
-@pytest.mark.slow
-def test_who_has_io_tiles_is_not_told_to_take_some() -> None:
-    settings = EmulationOptions(plan=PlanOptions(num_io_tiles=32, fusion="none"))
-    assert "numIOTiles" not in str(profile(WIDE, options(), tiles=1472, batches=8, settings=settings)["findings"])
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_stages_that_take_turns_are_told_to_pipeline(training: bool) -> None:
     """In inference nothing comes back to the first stage, which goes on by itself."""
@@ -106,22 +99,9 @@ def test_stages_that_take_turns_are_told_to_pipeline(training: bool) -> None:
 
 
 @pytest.mark.slow
-def test_stages_of_a_pipeline_and_phases_are_not_told_to_pipeline() -> None:
-    shared: dict[str, Any] = {"tiles": 16, "batches": 16, "training": False, "calls": 8}
-    assert "bubbles" not in edits(Chain(ipus=range(2), width=256, rows=4, layers=2), options(), **shared)
-    phased = Chain(ipus=[0, 1], width=256, rows=4, layers=2, phased=True)
-    assert "bubbles" not in edits(phased, options(phases=2), **shared)
-
-
-@pytest.mark.slow
 def test_a_pipeline_of_stale_weights_is_told_to_have_more_batches() -> None:
     stale = edits(Chain(ipus=range(4), width=256), options(), batches=7, calls=8)
     assert stale["bubbles"].startswith("batchesPerStep of DataFlow: ")
-
-
-@pytest.mark.slow
-def test_a_pipeline_of_many_microbatches_is_not() -> None:
-    assert "bubbles" not in edits(Chain(ipus=range(2), width=256), options(accumulation=64), calls=8)
 
 
 def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:

@@ -65,13 +65,3 @@ def test_phases_that_load_as_long_as_they_compute_are_faster_on_replica_and_ladd
     chosen = options(phases=phases, replicas=2, weightTensorLocationSettings=off_chip())
     full, ladder = (emulated(chain, chosen, num_ipus=4, tiles=64, pattern=pattern, training=training).cycles() for pattern in PATTERNS[::2])
     assert full > 1.3 * ladder
-
-
-@pytest.mark.slow
-def test_phases_keep_fewer_weights_on_the_chip() -> None:
-    chain = Chain(ipus=[0, 1] * 4, width=128, rows=4, phased=True)
-    on, off = (
-        emulated(chain, options(phases=8, weightTensorLocationSettings=where), num_ipus=2, training=False)
-        for where in (popart.TensorLocationSettings(popart.TensorStorage.OnChip), off_chip())
-    )
-    assert off.tile_bytes(0) < on.tile_bytes(0)

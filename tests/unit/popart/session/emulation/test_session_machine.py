@@ -15,7 +15,7 @@ from tilestep import popart
 from tilestep.errors import SettingsError
 from tilestep.figures.reader import open_report
 from tilestep.options import PlanOptions
-from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
+from tilestep.popart.exceptions import OutOfMemoryException
 from tilestep.popart.session.emulation import EmulationOptions, emulation_options
 from tilestep.popart.session.emulation import notes as emulation_settings
 from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
@@ -23,19 +23,6 @@ from tilestep.popart.session.emulation.session_machine import summary, watched_s
 PLAIN = Chain(ipus=range(2))
 PIPELINE = Chain(ipus=range(2), dropped=True)
 ACCUMULATING = options(accumulation=4)
-
-
-@pytest.mark.slow
-def test_several_sessions_have_machines_of_their_own() -> None:
-    small = emulated(PLAIN, ACCUMULATING, tiles=20)
-    large = emulated(PLAIN, ACCUMULATING, tiles=64)
-    alone = large.cycles()
-    assert small.cycles() != alone
-    small.ran()
-    assert small.cycles() > 0
-    large.ran()
-    assert large.cycles() == alone
-    assert (small.machine.num_ipus, small.machine.ipu.num_tiles) == (2, 20)
 
 
 @pytest.mark.slow
@@ -84,16 +71,6 @@ def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     assert "which is not enough by itself" in refused(5)
     assert "autoRecomputation" not in refused(5, autoRecomputation=popart.RecomputationType.Pipeline)
     assert "autoRecomputation" not in refused(5, enablePipelining=False)
-
-
-@pytest.mark.slow
-def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> None:
-    def bytes_out(kind: str) -> int:
-        chain = Chain(ipus=range(2), anchors={"y0": kind})
-        report = emulated(chain, options(), batches=6, training=False, calls=1).report()
-        return sum(program["host_bytes_out"] + program["host_bytes_read"] for program in report.profile["programs"])
-
-    assert bytes_out("All") > bytes_out("Final") > 0
 
 
 @pytest.mark.slow
@@ -169,33 +146,6 @@ for further in ({{}}, {{"settings": settings, "name": "gone"}}):
     first, second = done.stdout.splitlines()
     assert first == second
     assert open_report(tmp_path / "gone" / "run.tilestep").execution.runs
-
-
-@pytest.mark.slow
-def test_a_session_has_figures_of_each_ipu() -> None:
-    proto, names = Chain(ipus=range(2)).proto()
-    chosen = options(
-        accumulation=3,
-        instrumentWithHardwareCycleCounter=True,
-        hardwareInstrumentations={popart.Instrumentation.Outer, popart.Instrumentation.Inner},
-    )
-    session = popart.TrainingSession(
-        proto,
-        popart.DataFlow(1, {names["loss"]: popart.AnchorReturnType("All")}),
-        names["loss"],
-        popart.SGD({"defaultLearningRate": (0.1, True)}),
-        userOptions=chosen,
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 16}),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    session.run(popart.PyStepIO({"x": np.ones((3, 4, 32), np.float32)}, session.initAnchorArrays()))
-    outer, inner = session.getCycleCount(), [session.getCycleCount(f"inner_ipu_{ipu}") for ipu in range(2)]
-    assert all(0 < cycles < outer for cycles in inner)
-    with pytest.raises(popart_runtime_error, match="Invalid id for cycle counter, 'inner_ipu_2'"):
-        session.getCycleCount("inner_ipu_2")
-    assert "jit_" not in session.getSummaryReport()
-    assert session.getReport().target.num_ipus == 2
 
 
 # --------------------------------------------------------------------------------------------------- sessions without stages

@@ -54,12 +54,6 @@ def test_operators_of_one_ipu_that_can_run_together_are_one_stage() -> None:
     assert [(stage.ipu, stage.variables) for stage in staging.stages] == [(0, ("w0", "w2")), (1, ("w1", "w3"))]
 
 
-def test_virtual_graphs_of_a_pipeline_are_its_stages() -> None:
-    staging = plan(ladder([0, 1, 2]), manual=True, pipelining=True).staging
-    assert (staging.kind, staging.loss_stage) == ("pipelined", 2)
-    assert [stage.ipu for stage in staging.stages] == [0, 1, 2]
-
-
 def test_a_shape_is_known_in_every_stage_and_passes_nothing_on() -> None:
     staging = plan(ladder([0, 1], reshaped=True), manual=True, pipelining=True).staging
     first, second = staging.stages
