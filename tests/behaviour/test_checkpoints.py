@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.processes import run_python
 from tilestep.train import Checkpoints
 
+from .several import started
 from .test_processes import run_program
 
 PROCESSES = Path(__file__).with_name("processes_checkpoints.py")
@@ -50,3 +52,24 @@ def test_two_processes_go_on_with_equal_bits_when_one_was_killed(tmp_path: Path)
     for dies_at in (27, 60 + 18):
         assert ended("killed", dies_at) == []
     assert ended("killed", -1) == whole
+
+
+PROGRAM = """
+import os, signal, sys, warnings
+import numpy as np
+from tilestep.train import Checkpoints
+checkpoints = Checkpoints(sys.argv[1])
+checkpoints.save(1, np.ones(3_000_000))
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # a child that waits for a thread of its parent is killed
+    checkpoints.wait()
+    os._exit(0)
+print(os.waitpid(child, 0)[1], checkpoints.latest())
+"""
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_checkpoint(tmp_path: Path) -> None:
+    (ended,) = started([[sys.executable, "-c", PROGRAM, str(tmp_path)]], limit_wall_s=300)
+    assert ended.lines == ["0 1"], ended

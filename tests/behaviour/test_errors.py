@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import tilestep
 from tests.in_turn import python
+from tilestep.train import Pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +95,26 @@ def test_reading_a_deleted_array(ipu: jax.Device) -> None:
 def test_nan_is_found(ipu: jax.Device) -> None:
     with jax.debug_nans(True), pytest.raises(FloatingPointError, match="nan"):
         jnp.log(jnp.array(-1.0))
+
+
+def test_a_stage_that_does_not_fit_is_named_with_its_parameters_and_the_state_before() -> None:
+    """At the second step, whose microbatches are longer: a square of 16,384 numbers is 1 GiB, and an IPU has 0.9."""
+
+    def squared(params: Any, x: Any) -> Any:
+        table = jnp.sin(x[:, None] * params["in"]["scale"] * x[None, :])
+        return (table + table.T).sum() * params["out"]
+
+    stages = [lambda p, x: x * p, squared, lambda p, x: (x * p) ** 2]
+    params = [np.float32(1), {"in": {"scale": np.ones(1, np.float32)}, "out": np.float32(0.5)}, np.float32(1)]
+    pipeline = Pipeline(stages, optax.sgd(1e-3), 2, devices=jax.devices("ipu"), device_mapping=[0, 1, 2], strict=False)
+    state, _ = pipeline.step(pipeline.init(params), np.ones((2, 4), np.float32))
+    before = jax.tree.map(np.asarray, state.params)
+    with pytest.raises(Exception, match=r"tile \d+ needs [\d,]+ B in superstep") as caught:
+        pipeline.step(state, np.ones((2, 16384), np.float32))
+    failed: Any = caught.value
+    notes = " ".join(failed.__notes__)
+    assert "raised by stage 1 (squared) of the pipeline, when its" in notes
+    assert "before microbatch 0 of the update began; the stage's parameters, largest first: out 4 B, in/scale 4 B" in notes
+    jax.tree.map(np.testing.assert_array_equal, failed.state.params, before)
+    again, _ = pipeline.step(failed.state, np.ones((2, 4), np.float32))
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(again))

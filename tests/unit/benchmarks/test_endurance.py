@@ -1,13 +1,17 @@
-"""A short form of the benchmark: everything at once leaves nothing behind."""
+"""Short forms of benchmarks: everything at once leaves nothing behind, a large model, and imported ones."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from benchmarks import onnx_import
 from benchmarks.endurance import Sample, verdict
-from tests.processes import python
+from benchmarks.onnx_models import cases
+from benchmarks.onnx_models.cases import Case
+from tests.processes import ROOT, python, run_python
 
 
 def sample(minute: int, **changes: float) -> Sample:
@@ -45,3 +49,37 @@ def test_twenty_seconds_of_everything_leave_no_descriptor_no_thread_and_one_emul
     assert (found["descriptors_more"], found["threads_more"]) == (0, 0)
     assert len(found["emulated_s"]) == 1
     assert found["emulated_s"][0] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_emulated_time_grows_linearly_in_layers_and_the_model_does_not_fit(tmp_path: Path) -> None:
+    record = tmp_path / "gpt3.json"
+    ended = run_python(str(ROOT / "benchmarks" / "gpt3.py"), "--layers", "8", "16", "24", "--json", str(record))
+    assert ended.returncode == 0, ended.stderr
+    steps = json.loads(record.read_text(encoding="utf-8"))["steps"]
+    first, second, third = (step["emulated_cycles"] for step in steps)
+    assert third - second == pytest.approx(second - first, rel=1e-6)  # rounding
+    assert [step["fits"] for step in steps] == [False] * 3
+    assert ended.stdout.count("out of memory") == 3
+
+
+@pytest.fixture(scope="module", params=list(cases.SMALL))
+def case(request: pytest.FixtureRequest) -> Case:
+    return cases.SMALL[request.param]()
+
+
+def test_xla_has_no_more_products_and_transpositions(case: Case) -> None:
+    programs = onnx_import.programs(case, frozen=False)
+    ours, theirs = (onnx_import.counts(*programs[name]) for name in ("imported", "by_hand"))
+    if "ResNet" in case.name:  # products for convolutions of one element; kernels in the file's layout are transposed
+        assert ours["dot"] + ours["convolution"] == theirs["dot"] + theirs["convolution"]
+        few_windows = 2  # convolutions that are products with channels first: of their windows and their results
+        assert ours["transpose"] == ours["convolution"] + 1 + 2 * few_windows  # and the images
+    else:
+        assert all(ours[opcode] <= theirs[opcode] for opcode in theirs)
+
+
+def test_the_file_of_a_network_has_no_operator_that_hides_a_pattern(case: Case) -> None:
+    found = {node.op_type for node in case.proto.graph.node}
+    assert found.isdisjoint({"LayerNormalization", "Gelu", "Attention"})

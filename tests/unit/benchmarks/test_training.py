@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import training_plans
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, read_rows
 from benchmarks.measured.training.answers import machine_for
 from benchmarks.measured.training.bert import stages_of
 from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
+from tests.processes import ROOT
 from tests.unit.benchmarks.test_answers import row
 
 CONDITIONS = read_conditions()
@@ -95,3 +98,9 @@ def test_conditions_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         path.write_text(f"{header}\nA1{',' * (len(COLUMNS) - 1)}{rate}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=f"line 2, row A1: steady_rate_items_per_s is '{rate}'"):
             read_conditions(path)
+
+
+def test_the_plans_of_the_record_fit_and_take_as_long_as_planned() -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "training_plans.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["model"] for row in rows] == list(training_plans.SEARCHES)
+    assert all(map(training_plans.is_good, rows))

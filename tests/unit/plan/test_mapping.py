@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.golden.texts import clean, hlo_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fusible_in
 from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_fusion
+from tilestep.plan.tile_layout import aligned, block_layout, even_layout
 from tilestep.program import ArrayShape, Computation, parse_hlo
 
 FULL, ROW = ArrayShape("f32", (8, 4)), ArrayShape("f32", (4,))
@@ -45,3 +48,35 @@ def test_a_hidden_state_that_goes_through_a_product_does_not_stay_in_place() -> 
     body = loop_body("scan")
     kept = keeping_layout(body, fusible_in(body, ELEMENTWISE))
     assert kept == {0, 2, 3}  # counter, outputs written in place, inputs; not the state at 1
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "tile_bytes", "tiles"),
+    [
+        (0, 0, 0),
+        (4, 8, 1),  # a scalar lies on one tile
+        (128, 128, 1),
+        (129, 128, 2),
+        (8 * 128, 128, 8),
+        (8 * 128 + 1, 136, 8),  # a ninth of 1,025 bytes would be 129: eight bytes more for an aligned region
+        (80_000, 10_000, 8),
+    ],
+)
+def test_an_array_lies_on_as_many_tiles_as_it_has_128_bytes_for(size_bytes: int, tile_bytes: int, tiles: int) -> None:
+    found = even_layout(size_bytes, 8)
+    assert (found.tile_bytes, found.tiles) == (tile_bytes, tiles)
+    assert found.tile_bytes * found.tiles >= size_bytes
+
+
+def test_blocks_of_a_plan_keep_their_size_and_leave_tiles_empty() -> None:
+    found = block_layout(1000, 300, 8)
+    assert (found.tile_bytes, found.tiles) == (304, 4)
+
+
+def test_no_tile_holds_less_than_an_even_share_of_what_all_must_hold() -> None:
+    found = block_layout(8000, 300, 8)
+    assert (found.tile_bytes, found.tiles) == (1000, 8)
+
+
+def test_regions_are_multiples_of_eight_bytes() -> None:
+    assert [aligned(size) for size in (0, 1, 8, 9)] == [0, 8, 8, 16]

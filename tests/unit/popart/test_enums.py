@@ -1,7 +1,8 @@
-"""Enumerations act as pybind11's, with the original's numbers."""
+"""Enumerations act as pybind11's, with the original's numbers; beginnings of names, and versions."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from enum import Enum
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.together import each
-from tilestep.popart import enums
+from tilestep.popart import enums, names
+from tilestep.popart.versions import packageHash, versionNumber, versionString
 
 ALL = [
     kind
@@ -81,3 +83,23 @@ def test_an_unknown_number_is_an_error() -> None:
 def test_a_member_indexes_and_pickles() -> None:
     assert ["a", "b"][enums.ReductionType.Mean] == "b"
     assert pickle.loads(pickle.dumps(enums.ReductionType.Mean)) is enums.ReductionType.Mean
+
+
+def test_each_function_gives_the_beginning_of_a_name() -> None:
+    prefixes = {name: function() for name, function in inspect.getmembers(names, callable) if name.startswith("reserved")}
+    assert len(prefixes) == 50
+    assert len(set(prefixes.values())) == 50
+    assert all(prefix.endswith("_") for prefix in prefixes.values())
+
+
+def test_some_names_that_programs_write_out() -> None:
+    assert names.reservedGradientPrefix() == "Gradient___"
+    assert names.reservedAccl1Prefix() + "w" == "Accl1___w"
+    assert names.reservedDefaultScaledLearningRate0Prefix() + "FLOAT" == "scaledLearningRate0___default___FLOAT"
+    assert names.reservedLossScalingPrefix() == "lossScaling_"
+
+
+def test_the_version_is_the_originals() -> None:
+    assert versionString() == ".".join(map(str, versionNumber()))
+    assert versionNumber()[0] == 3
+    assert packageHash() == packageHash() != ""

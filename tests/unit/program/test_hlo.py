@@ -7,6 +7,9 @@ import pytest
 from tests.golden.texts import hlo_text, module_text
 from tilestep.errors import HloError
 from tilestep.program import ArrayShape, parse_hlo
+from tilestep.program.context import Context
+from tilestep.program.product_attributes import with_attributes
+from tilestep.program.shapes import array_of
 
 
 def instruction(line: str, *, before: str = ""):
@@ -172,3 +175,47 @@ def test_a_string_without_an_end_and_a_word_without_one_are_read_once() -> None:
 
 def test_escapes_that_are_none_stay_as_letters() -> None:
     assert instruction(r'f32[] parameter(0), metadata={op_name="\d \x \ud800 \" \\ \n \101"}').op_name == 'd x ud800 " \\ \n A'
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("f32[2,3]{1,0}", (2, 3)),
+        ("s32[]", ()),
+        ("", None),
+        ("(f32[2], f32[3])", None),
+        ("x7[2]", None),
+        (f"f32[{'9' * 5_000}]", None),  # of a recording that anybody may have made
+    ],
+)
+def test_the_array_of_a_text_is_none_where_there_is_not_one(text: str, dims: tuple[int, ...] | None) -> None:
+    found = array_of(text)
+    assert (None if found is None else found.dims) == dims
+
+
+LINES = """
+  %x = f32[2,8,8,4]{{3,2,1,0}} parameter(0)
+  %k = f32[3,3,4,4]{{3,2,1,0}} parameter(1)
+  %y = f32[2,8,8,4]{{3,2,1,0}} convolution(%x, %k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f{own}
+  %v = f32[2,4,8,8]{{1,3,2,0}} bitcast(%y)
+  ROOT %r = f32[2,4,8,8]{{1,3,2,0}} {last}"""
+MARK = 'frontend_attributes={mark="1"}'
+NAME = 'metadata={op_name="conv"}'
+
+
+@pytest.mark.parametrize(
+    ("own", "last", "found"),
+    [
+        ("", f"copy(%v), {MARK}, {NAME}", '{mark="1"}'),
+        ("", f"copy(%v), {NAME}", None),
+        ("", f"negate(%v), {MARK}, {NAME}", '{mark="1"}'),
+        ("", "negate(%v)", None),
+        ("", f"add(%v, %v), {MARK}, {NAME}", None),  # two users: it ends what XLA made, but not for the convolution alone
+        (f", {NAME}", f"copy(%v), {MARK}, {NAME}", None),
+        (', frontend_attributes={mark="2"}', f"copy(%v), {MARK}, {NAME}", '{mark="2"}'),
+    ],
+)
+def test_attributes_come_from_the_end_of_what_was_made(own: str, last: str, found: str | None) -> None:
+    computation = with_attributes(parse_hlo(module_text(LINES.format(own=own, last=last))).entry, Context(computations={}))
+    assert computation.by_name["y"].attributes.get("frontend_attributes") == found
+    assert computation.root is computation.by_name["r"]

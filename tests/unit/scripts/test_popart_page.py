@@ -1,10 +1,13 @@
-"""The table of PopART's own tests is made of records."""
+"""The tables of PopART's tests and options are made of records."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scripts import popart_page
+from scripts.popart_options import PAGE, TABLES, begin, end, rewritten, table
 
 
 def row(function: str, group: str, *, passed: bool, asserts: bool = True, one_device: bool = True) -> dict[str, Any]:
@@ -38,3 +41,17 @@ def test_each_group_has_a_row_of_functions_that_assert_something() -> None:
 def test_the_page_has_a_place_for_them() -> None:
     text = popart_page.PAGE.read_text(encoding="utf-8")
     assert popart_page.BEGIN in text.partition(popart_page.END)[0]
+
+
+def test_the_page_has_todays_tables() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert rewritten(text) == text, "run scripts/popart_options.py"
+
+
+def test_a_page_without_a_place_for_a_table_is_an_error() -> None:
+    text = "# Options\n"
+    for name in TABLES:
+        with pytest.raises(ValueError, match=f"lacks the lines <!-- {name}"):
+            rewritten(text)
+        text += f"{begin(name)}old\n{end(name)}"
+    assert rewritten(text) == "# Options\n" + "".join(f"{begin(name)}\n{table(name)}\n{end(name)}" for name in TABLES)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.tracing.host_spans import HostSpan
 from tilestep.tracing.logs import Span, Taken
+from tilestep.tracing.pieces import Pieces
 from tilestep.tracing.series import HeatMap, Series
 from tilestep.tracing.table import TraceTable, parents
 
@@ -135,3 +138,26 @@ def test_different_labels_count_once_in_bytes() -> None:
     table = TraceTable(BEGIN)
     table.add_taken(Taken(spans=((1, "main", [span("abc", 1, 1), span("abc", 2, 1), span("d", 3, 1)]),), points=[], heat=[]))
     assert table.label_bytes == 6 * 4
+
+
+BEGIN_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> Pieces:
+    """Two have been written."""
+    written = Pieces(tmp_path, BEGIN_NS)
+    for _ in range(2):
+        written.write(written.new_table(), [])
+    assert sorted(path.name.split(".")[-2] for path in tmp_path.iterdir()) == ["part1", "part2"]
+    return written
+
+
+def test_the_whole_file_takes_the_place_of_its_pieces(pieces: Pieces, tmp_path: Path) -> None:
+    pieces.finish(pieces.new_table(), [], None)
+    assert list(tmp_path.iterdir()) == [pieces.path]
+
+
+def test_a_trace_without_a_file_leaves_no_piece(pieces: Pieces, tmp_path: Path) -> None:
+    pieces.remove()
+    assert list(tmp_path.iterdir()) == []

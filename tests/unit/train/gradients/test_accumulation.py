@@ -11,10 +11,14 @@ import optax
 import pytest
 
 from tilestep.train import (
+    InfeedQueue,
+    Pipeline,
     Replicas,
     accumulate_gradients,
     effective_batch_size,
     gradient_accumulation,
+    microbatches_of,
+    repeat,
 )
 
 OPTIMISERS: dict[str, optax.GradientTransformation] = {
@@ -103,3 +107,96 @@ def test_the_effective_batch_is_the_product() -> None:
     assert effective_batch_size(8, 4, 2) == effective_batch_size(8, 4, Replicas(2, devices=jax.devices("ipu")[:2])) == 64
     with pytest.raises(ValueError, match="replicas is 0: it must be 1 or more"):
         effective_batch_size(8, 4, 0)
+
+
+def test_rows_stay_in_order_and_what_is_filled_up_is_told() -> None:
+    found, mask = microbatches_of({"x": np.arange(7), "y": np.arange(14).reshape(7, 2)}, 3)
+    assert found["x"].tolist() == [[0, 1, 2], [3, 4, 5], [6, 0, 0]]
+    assert mask.tolist() == [[True] * 3, [True] * 3, [True, False, False]]
+    assert found["y"].shape == (3, 3, 2)
+    found, mask = microbatches_of(np.arange(4), 2, replicas=2)
+    assert (found.tolist(), mask.all()) == ([[[0], [1]], [[2], [3]]], True)
+
+
+@pytest.mark.parametrize("batch", [(), np.float32(1), np.zeros((0, 2)), (np.zeros(3), np.zeros(4))])
+def test_what_has_no_rows_is_refused(batch: Any) -> None:
+    with pytest.raises(ValueError, match="batch has arrays of shapes"):
+        microbatches_of(batch, 2)
+
+
+@pytest.mark.slow
+def test_an_uneven_batch_trains_as_the_batch_itself() -> None:
+    def first(w: Any, x: Any, mask: Any) -> Any:
+        return jnp.tanh(x @ w), mask
+
+    def last(w: Any, x: Any, mask: Any) -> Any:
+        return ((x @ w) ** 2 * mask).sum() / 7
+
+    rng = np.random.default_rng(0)
+    batch, w, v = rng.normal(size=(7, 3)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32), np.ones(3, np.float32)
+    pipeline = Pipeline([first, last], optax.sgd(0.1), 4, device_mapping=[0, 0])
+    x, mask = microbatches_of(batch, 4)
+    state, _ = pipeline.step(pipeline.init([w, v]), (x, mask))
+    gradients = jax.grad(lambda own: ((jnp.tanh(batch @ own[0]) @ own[1]) ** 2).sum() / 7)([w, v])
+    for found, before, gradient in zip(state.params, (w, v), gradients, strict=True):
+        np.testing.assert_allclose(found, before - 0.1 * gradient, rtol=1e-5)
+
+
+ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+W = np.ones(4, np.float32)
+
+
+def counts(updates: Any) -> Any:
+    """1, 2, 3, 3, ... microbatches."""
+    return jnp.minimum(updates + 1, 3)
+
+
+def trained(optimizer: Any, rows: np.ndarray) -> Any:
+    def body(carry: Any, x: Any) -> Any:
+        w, state = carry
+        updates, state = optimizer.update(jax.grad(lambda w: ((x * w).sum() - 1) ** 2)(w), state, w)
+        return optax.apply_updates(w, updates), state
+
+    return repeat(len(rows), body, (W, optimizer.init(W)), InfeedQueue(list(rows)))
+
+
+def by_optax(rows: np.ndarray, **options: Any) -> Any:
+    steps = optax.MultiSteps(optax.adam(0.1), **options)
+
+    @jax.jit
+    def step(w: Any, state: Any, x: Any) -> Any:
+        updates, state = steps.update(jax.grad(lambda w: ((x * w).sum() - 1) ** 2)(w), state, w)
+        return optax.apply_updates(w, updates), state
+
+    w, state = jnp.asarray(W), steps.init(jnp.asarray(W))
+    for x in rows:
+        w, state = step(w, state, x)
+    return w, state
+
+
+def test_a_schedule_of_counts_is_that_of_optax() -> None:
+    """29 steps end amid an update, which is nobody's fault here."""
+    w, state = trained(gradient_accumulation(optax.adam(0.1), counts, reduction="mean"), ROWS[:29])
+    expected, there = by_optax(ROWS[:29], every_k_schedule=counts)
+    np.testing.assert_allclose(w, expected, rtol=2e-5)
+    assert (int(state.updates), int(state.microbatch)) == (int(there.gradient_step), int(there.mini_step)) == (10, 2)
+
+
+@pytest.mark.parametrize("count", [2, counts])
+def test_microbatches_that_are_not_finite_are_left_out(count: Any) -> None:
+    """As if they were not there; optax skips them likewise."""
+    spoiled = np.insert(ROWS[:20], [0, 5, 5, 11], [[np.nan] * 4, [np.inf] * 4, [np.nan, 0, 0, 0], [np.nan] * 4], axis=0)
+    w, state = trained(gradient_accumulation(optax.adam(0.1), count, reduction="mean", skip_nonfinite=True), spoiled.astype(np.float32))
+    expected, there = by_optax(ROWS[:20], every_k_schedule=count)
+    np.testing.assert_allclose(w, expected, rtol=2e-5)
+    assert (int(state.updates), int(state.microbatch)) == (int(there.gradient_step), int(there.mini_step))
+
+
+def test_what_a_schedule_returns_is_checked() -> None:
+    with pytest.raises(TypeError, match=r"count returned float32\[\]: .* returns one whole number"):
+        trained(gradient_accumulation(optax.sgd(0.1), lambda updates: updates * 0.5), ROWS[:2])
+    with pytest.raises(ValueError, match="replicas that leave out different microbatches would not update together"):
+        gradient_accumulation(optax.sgd(0.1), 2, skip_nonfinite=True, replica_reduction="mean")
+    one, other = gradient_accumulation(optax.sgd(0.1), 2), gradient_accumulation(optax.sgd(0.1), counts)
+    with pytest.raises(ValueError, match="the state accumulates 2 microbatches for each update, but the optimiser a scheduled number"):
+        other.update(W, one.init(W), W)

@@ -79,3 +79,9 @@ def test_a_hand_made_table_may_be_serial() -> None:
     again = from_table(schedule.table(), serial=True, name="sequential")
     assert again == schedule
     assert again.simulate().makespan > from_table(schedule.table()).simulate().makespan
+
+
+def test_a_timeline_is_short_when_it_is_printed() -> None:
+    timeline = schedules.grouped(4, 64).simulate()
+    assert repr(timeline) == str(timeline) == f"<Timeline: 516 tasks on 4 devices, makespan 201, bubble {timeline.bubble:.1%}>"
+    assert repr(schedules.sequential(1, 1).simulate()) == "<Timeline: 3 tasks on 1 device, makespan 3, bubble 0.0%>"
