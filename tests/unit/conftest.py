@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.unit.sim.toy import Host
+
 _STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 _happened: list[str] = []
 
@@ -29,3 +31,8 @@ def _unit_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[Non
     yield
     if not any(request.node.get_closest_marker(name) for name in ("process", "browser")):
         assert not _happened, f"a unit test without the marker `process` did this: {_happened}"
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()

@@ -63,8 +63,7 @@ def test_the_same_value_would_not_stay_if_another_program_evicted_it() -> None:
         assert len(told(profile_of(host), "donation")) == 1 - others
 
 
-def test_runs_between_evictions_count() -> None:
-    host = Host()
+def test_runs_between_evictions_count(host: Host) -> None:
     step, other = step_of(), program(superstep(5), name="other")
     state = host.put(BIG)
     for index in range(20):
@@ -76,8 +75,7 @@ def test_runs_between_evictions_count() -> None:
     assert "in at every call" in told(profile_of(host), "donation")[0]
 
 
-def test_a_state_that_goes_round_in_some_runs_only_says_how_many() -> None:
-    host = Host()
+def test_a_state_that_goes_round_in_some_runs_only_says_how_many(host: Host) -> None:
     step = step_of()
     state = host.put(BIG)
     for index in range(10):
@@ -117,8 +115,7 @@ def test_what_the_host_program_uses_again_cannot_be_donated(use: str) -> None:
     assert told(profile_of(host), "donation") == []
 
 
-def test_an_array_that_is_two_arguments_cannot_be_donated() -> None:
-    host = Host()
+def test_an_array_that_is_two_arguments_cannot_be_donated(host: Host) -> None:
     both = program(superstep(5), name="both", takes=(BIG, BIG), gives=(BIG,))
     state = host.put(BIG)
     for _ in range(5):
@@ -126,9 +123,8 @@ def test_an_array_that_is_two_arguments_cannot_be_donated() -> None:
     assert profile_of(host).programs[0].streamed_again == ()
 
 
-def test_an_own_result_needs_a_free_result_of_its_shape() -> None:
+def test_an_own_result_needs_a_free_result_of_its_shape(host: Host) -> None:
     """Two arguments are its results by turns, but the memory of one is as much as its result can take over."""
-    host = Host()
     f = program(superstep(5), name="f", takes=(BIG, BIG), gives=(BIG,))
     state = host.put(BIG)
     for index in range(6):
@@ -173,8 +169,7 @@ def test_loads_are_those_of_the_busiest_ipu() -> None:
     ]
 
 
-def test_values_saved_are_no_load() -> None:
-    host = Host()
+def test_values_saved_are_no_load(host: Host) -> None:
     step, evaluate = step_of(), program(superstep(5), name="evaluate", takes=(BIG,), gives=(4,))
     step = program(superstep(5), name="step", takes=(BIG,), gives=(BIG,), donates={0: 0})
     state = host.put(BIG)
@@ -184,8 +179,7 @@ def test_values_saved_are_no_load() -> None:
     assert told(profile_of(host), "loads")[0].startswith("6 program loads and the values saved for them took ")
 
 
-def test_groups_that_evict_each_other_are_not_told_to_become_one_function() -> None:
-    host = Host()
+def test_groups_that_evict_each_other_are_not_told_to_become_one_function(host: Host) -> None:
     train, test = program(superstep(5), name="train"), program(superstep(5), name="test")
     for entry in range(1, 4):
         host.run(train, group=("train", entry))
@@ -205,8 +199,7 @@ def test_members_of_a_group_are_one_program_already() -> None:
     assert "Each function is a program of its own" not in text
 
 
-def test_a_group_is_named_by_itself_and_not_by_the_helper_that_is_loaded_first() -> None:
-    host = Host()
+def test_a_group_is_named_by_itself_and_not_by_the_helper_that_is_loaded_first(host: Host) -> None:
     for called in (program(superstep(1), name="convert"), program(superstep(50), name="repeat"), program(superstep(40), name="repeat")):
         host.run(called, group=("loop 1", 1))
     profile = profile_of(host)
@@ -297,8 +290,7 @@ def test_other_shapes_and_other_functions_have_a_sentence_each() -> None:
     assert "what would be padded) or drop the smaller batch. Put them into one jitted function." in text
 
 
-def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:
-    host = Host()
+def test_single_operations_are_told_apart_from_the_user_s_programs(host: Host) -> None:
     operations = [program(superstep(5), name=f"jax{k}") for k in range(5)]
     f, g = program(superstep(5), name="f"), program(superstep(5), name="g")
     for called in (*operations, *operations, f, g, f, g):
@@ -318,8 +310,7 @@ def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:
     assert "outside of jit" not in alone
 
 
-def test_one_single_operation_is_named() -> None:
-    host = Host()
+def test_one_single_operation_is_named(host: Host) -> None:
     host.run(program(superstep(5), name="add"))
     [text] = told(profile_of(host, ("add",)), "loads")
     assert re.match(
@@ -327,8 +318,7 @@ def test_one_single_operation_is_named() -> None:
     )
 
 
-def test_a_function_that_is_loaded_once_beside_single_operations_is_not_told_to_change() -> None:
-    host = Host()
+def test_a_function_that_is_loaded_once_beside_single_operations_is_not_told_to_change(host: Host) -> None:
     for name in ("jax0", "jax1", "jax2", "f"):
         host.run(program(superstep(5), name=name))
     [text] = told(profile_of(host, ("jax0", "jax1", "jax2")), "loads")
@@ -349,8 +339,7 @@ def test_a_dry_run_allows_what_does_not_fit() -> None:
         assert why in told(profile_of(host, ("f",)), "memory")[0]
 
 
-def test_jax_s_operations_do_not_crowd_out_the_user_s_programs() -> None:
-    host = Host()
+def test_jax_s_operations_do_not_crowd_out_the_user_s_programs(host: Host) -> None:
     for size in (900, 1300, 1400):
         host.run(program(superstep(5), name=f"zeros{size}", resident_bytes=size))
     host.run(oversized())
@@ -377,9 +366,8 @@ def test_ipus_that_did_nothing_are_told_last_and_only_if_they_were_asked_for() -
     assert told(profile_of(single), "unused") == []
 
 
-def test_a_group_that_does_not_fit_was_not_allowed_to() -> None:
+def test_a_group_that_does_not_fit_was_not_allowed_to(host: Host) -> None:
     """A group's memory is what its members add up to: compiling them refuses none."""
-    host = Host()
     for name in ("f", "g"):
         host.run(program(superstep(1), name=name, resident_bytes=500, transient_bytes=480), group=("pipeline", 1))
     host.run(replace(program(superstep(1), name="h", resident_bytes=600)), group=("pipeline", 1))
@@ -411,22 +399,19 @@ def test_small_collectives_are_too_many() -> None:
 @pytest.mark.parametrize(
     ("in_memory", "limit"), [(False, "the host link (100 %): it stops for the host"), (True, "values in pinned_host (100 %)")]
 )
-def test_stops_for_values_in_pinned_host_are_not_the_host_s(in_memory: bool, limit: str) -> None:
-    host = Host()
+def test_stops_for_values_in_pinned_host_are_not_the_host_s(host: Host, in_memory: bool, limit: str) -> None:
     call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=1000, in_memory=in_memory)
     host.run(program(call))
     assert limit in told(profile_of(host), "limit")[0]
 
 
-def test_what_takes_less_than_a_hundredth_is_not_limited() -> None:
-    host = Host()
+def test_what_takes_less_than_a_hundredth_is_not_limited(host: Host) -> None:
     short = program(superstep(5), takes=(BIG,))
     host.run(short, host.put(BIG))
     assert told(profile_of(host), "limit") == []
 
 
-def test_a_program_with_the_longest_supersteps_need_not_be_the_slowest() -> None:
-    host = Host()
+def test_a_program_with_the_longest_supersteps_need_not_be_the_slowest(host: Host) -> None:
     host.run(program(superstep(100), name="compute"))
     host.run(program(superstep(10), name="stream", takes=(BIG,)), host.put(BIG))
     profile = profile_of(host)
@@ -434,9 +419,8 @@ def test_a_program_with_the_longest_supersteps_need_not_be_the_slowest() -> None
     assert told(profile, "limit")[0].startswith("The supersteps of compute, the longest of any program, take 2.")
 
 
-def test_feeds_beside_compute_stop_for_what_is_left_of_them() -> None:
+def test_feeds_beside_compute_stop_for_what_is_left_of_them(host: Host) -> None:
     """Of four elements that come while the turn before computes, the program stops for the first alone, and the latencies."""
-    host = Host()
     feed = HostCall(name="feed", scope="", bytes_to_host=0, bytes_from_host=100, is_feed=True)
     host.run(program(Loop(name="loop", scope="", body=Series(nodes=(superstep(200), feed)), trips=4), num_io_tiles=1))
     [found] = profile_of(host).programs

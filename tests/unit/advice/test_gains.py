@@ -143,8 +143,7 @@ def test_a_gain_is_of_a_warm_step_however_few_steps_ran(steps: int) -> None:
     assert gain.cycles == before.emulated_cycles - after.emulated_cycles
 
 
-def test_what_a_warm_step_saves_comes_before_what_set_up_saves() -> None:
-    host = Host()
+def test_what_a_warm_step_saves_comes_before_what_set_up_saves(host: Host) -> None:
     begin = begin_history(host.system)
     init, step = program(superstep(50_000), name="jit_init"), program(superstep(5000), name="jit_step")
     host.run(init)
@@ -223,8 +222,7 @@ def test_items_a_second_are_told_where_all_that_is_new_at_each_run_has_one_first
     assert "items" not in summary("f32[5,1]", "s32[2]")
 
 
-def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
-    host = Host()
+def test_a_program_that_each_run_loads_anew_has_no_steady_state(host: Host) -> None:
     begin = begin_history(host.system)
     longer, other = program(superstep(500), name="jit_step"), program(superstep(5), name="jit_loss")
     for _ in range(20):
@@ -238,8 +236,7 @@ def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
 
 
 @pytest.mark.parametrize("evicted", [True, False])
-def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(evicted: bool) -> None:
-    host = Host()
+def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(host: Host, evicted: bool) -> None:
     begin = begin_history(host.system)
     stage, other = program(superstep(500), name="jit_stage"), program(superstep(5), name="jit_loss")
     for step in range(20):
@@ -273,8 +270,7 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
 
 
 @pytest.mark.parametrize("evaluated", [True, False])
-def test_an_evaluation_behind_the_steps_is_not_said_to_be_set_up(evaluated: bool) -> None:
-    host = Host()
+def test_an_evaluation_behind_the_steps_is_not_said_to_be_set_up(host: Host, evaluated: bool) -> None:
     begin = begin_history(host.system)
     state = host.put(BIG)
     step = program(superstep(80), name="jit_step", takes=(BIG,), gives=(BIG,), donates={0: 0})
@@ -444,8 +440,7 @@ def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so
     assert "\n     or " not in together.summary(width=200)
 
 
-def test_a_state_that_is_used_again_later_comes_not_with_each_call() -> None:
-    host = Host()
+def test_a_state_that_is_used_again_later_comes_not_with_each_call(host: Host) -> None:
     called = program(superstep(5), name="jit_step", takes=(BIG,), gives=(BIG,))
     called = replace(called, arguments=(replace(called.arguments[0], shape="f32[1024]"),))
     begin = begin_history(host.system)

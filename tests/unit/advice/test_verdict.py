@@ -39,8 +39,7 @@ def test_what_fits_names_the_fullest_tile_of_which_ipu_in_which_program() -> Non
     assert (found["word"], found["what"], found["needed_bytes"], found["available_bytes"]) == ("fits", "large", 812, 1000)
 
 
-def test_what_does_not_fit_says_by_how_much_and_how_many_others_do_not() -> None:
-    host = Host()
+def test_what_does_not_fit_says_by_how_much_and_how_many_others_do_not(host: Host) -> None:
     for name, peak in (("f", 1200), ("g", 1100), ("h", 500)):
         host.run(sized(name, peak))
     profile = profile_of(host)
@@ -50,8 +49,7 @@ def test_what_does_not_fit_says_by_how_much_and_how_many_others_do_not() -> None
     assert not profile.as_document()["verdict"]["fits"]
 
 
-def test_a_program_that_was_refused_is_told_though_others_ran() -> None:
-    host = Host()
+def test_a_program_that_was_refused_is_told_though_others_ran(host: Host) -> None:
     host.run(sized("f", 500))
     refused = Need(what="g", where="tile 3 of IPU 0", needed_bytes=2500, available_bytes=1000, ran=False)
     told = "tilestep: does not fit: g needs 2.44 KiB of the 1000 B of tile 3 of IPU 0 (250 %, 1,500 B too many), so it never ran"
@@ -66,8 +64,7 @@ def test_code_that_a_tile_cannot_execute_does_not_fit_either() -> None:
     assert "does not fit: f needs 700 B of the 500 B of each tile of IPU 0 for code (140 %, 200 B too many)" in first_line(profile_of(host))
 
 
-def test_a_group_is_as_full_as_its_members_together() -> None:
-    host = Host()
+def test_a_group_is_as_full_as_its_members_together(host: Host) -> None:
     for name in ("f", "g"):
         host.run(program(superstep(1), name=name, resident_bytes=900), group=("pipeline", 1))
     profile = profile_of(host)
@@ -78,8 +75,7 @@ def test_a_group_is_as_full_as_its_members_together() -> None:
     assert "Memory: 92 % of a tile (92 to 100): likely fits." in profile.summary(width=200)
 
 
-def test_an_interval_that_has_a_full_tile_in_it_makes_it_likely() -> None:
-    host = Host()
+def test_an_interval_that_has_a_full_tile_in_it_makes_it_likely(host: Host) -> None:
     host.run(sized("f", 950))
     profile = profile_of(host)
     sure = Interval(time_s=1, low_s=1, high_s=1, widest="", tile=0.95, low_tile=0.9, high_tile=1.0)
@@ -93,16 +89,14 @@ def test_an_interval_that_has_a_full_tile_in_it_makes_it_likely() -> None:
     [(920, "likely fits"), (1001, "likely does not fit"), (1200, "does not fit")],
     ids=["below", "just-above", "far-above"],
 )
-def test_the_word_is_the_same_wherever_it_stands(peak: int, says: str) -> None:
-    host = Host()
+def test_the_word_is_the_same_wherever_it_stands(host: Host, peak: int, says: str) -> None:
     host.run(sized("f", peak))
     document = profile_of(host).as_document()
     assert document["verdict"]["word"] == says
     assert document["interval"]["text"].endswith(f": {says}.")
 
 
-def test_what_was_refused_is_as_sure_as_what_ran() -> None:
-    host = Host()
+def test_what_was_refused_is_as_sure_as_what_ran(host: Host) -> None:
     host.run(sized("f", 500))
     refused = Need(what="g", where="tile 3 of IPU 0", needed_bytes=1001, available_bytes=1000, ran=False)
     assert first_line(profile_of(host, refused)).startswith("tilestep: likely does not fit: g ")
@@ -113,8 +107,7 @@ def test_what_was_refused_is_as_sure_as_what_ran() -> None:
     assert alone["interval"]["text"] == "Memory: 100 % of a tile (100 to 109): likely does not fit."
 
 
-def test_a_verdict_on_another_memory_is_not_that_of_the_tile() -> None:
-    host = Host()
+def test_a_verdict_on_another_memory_is_not_that_of_the_tile(host: Host) -> None:
     host.run(sized("f", 950))
     refused = Need(what="g", where="each tile of IPU 0 for code", needed_bytes=700, available_bytes=500, of_tile=False, ran=False)
     profile = profile_of(host, refused)

@@ -57,8 +57,7 @@ def test_a_program_is_a_member_of_the_groups_it_ran_in_since_the_profile_began()
     assert since(start) == ("group", "loop", 3, ["loop"])
 
 
-def test_a_program_in_steady_state() -> None:
-    host = Host()
+def test_a_program_in_steady_state(host: Host) -> None:
     state = train(host, 5, host.put(200))
     host.system.read(state)
     profile = profile_of(host)
@@ -80,8 +79,7 @@ def test_a_program_in_steady_state() -> None:
     assert profile.idle_cycles == DISPATCH
 
 
-def test_a_profile_may_begin_in_the_middle() -> None:
-    host = Host()
+def test_a_profile_may_begin_in_the_middle(host: Host) -> None:
     state = train(host, 3, host.put(200))
     start = host.system.mark()
     train(host, 2, state)
@@ -95,8 +93,7 @@ def test_a_profile_may_begin_in_the_middle() -> None:
     assert all(start.cycle <= event.start_cycle < event.end_cycle <= end.cycle for event in profile.timeline)
 
 
-def test_profiles_nest() -> None:
-    host = Host()
+def test_profiles_nest(host: Host) -> None:
     outer = host.system.mark()
     inner = host.system.mark()
     state = train(host, 1, host.put(200))
@@ -109,23 +106,20 @@ def test_profiles_nest() -> None:
     assert (both.runs, both.first_run_host_bytes_in, both.host_bytes_in) == (2, 230, 30)
 
 
-def test_a_program_that_did_not_run_in_between_is_not_there() -> None:
-    host = Host()
+def test_a_program_that_did_not_run_in_between_is_not_there(host: Host) -> None:
     train(host, 1, host.put(200))
     start = host.system.mark()
     host.run(program(superstep(1), name="other"))
     assert [found.name for found in profile_between(host.system, start, host.system.mark()).programs] == ["other"]
 
 
-def test_marks_must_be_in_order() -> None:
-    host = Host()
+def test_marks_must_be_in_order(host: Host) -> None:
     mark = host.system.mark()
     with pytest.raises(ValueError, match="mark 2 does not come after mark 2"):
         profile_between(host.system, mark, mark)
 
 
-def test_two_programs_of_one_name_are_two() -> None:
-    host = Host()
+def test_two_programs_of_one_name_are_two(host: Host) -> None:
     host.run(program(superstep(100)))
     host.run(program(superstep(200)))
     profile = profile_of(host)
@@ -135,8 +129,7 @@ def test_two_programs_of_one_name_are_two() -> None:
     assert text.count("f #2") == 4  # among the loads, as the slowest, in both tables
 
 
-def test_bytes_of_a_run_are_those_of_most_runs() -> None:
-    host = Host()
+def test_bytes_of_a_run_are_those_of_most_runs(host: Host) -> None:
     other = program(superstep(1), name="other")
     state = train(host, 4, host.put(200))
     host.run(other)
@@ -186,15 +179,13 @@ def test_bytes_are_of_all_ipus_and_cycles_of_the_slowest() -> None:
     assert profile.busiest_ipu == 1
 
 
-def test_what_could_be_donated_has_a_result_of_its_shape() -> None:
-    host = Host()
+def test_what_could_be_donated_has_a_result_of_its_shape(host: Host) -> None:
     f = program(superstep(1), takes=(8, 8, 16, 8, 4), gives=(8, 8, 32, 4), donates={0: 0}, host_arguments=(4,))
     host.run(f, *(host.put(argument.size_bytes) for argument in f.arguments))
     assert profile_of(host).programs[0].not_donated == ("a1",)  # one free result of 8 bytes for two arguments; a4 is on the host
 
 
-def test_an_argument_that_is_the_program_s_own_result_is_found() -> None:
-    host = Host()
+def test_an_argument_that_is_the_program_s_own_result_is_found(host: Host) -> None:
     f = program(superstep(1), name="f", takes=(100, 8), gives=(100,))
     state, batch = host.put(100), host.put(8)
     for _ in range(4):
@@ -255,8 +246,7 @@ def test_a_group_s_memory_is_that_of_one_program() -> None:
     )  # of the larger
 
 
-def test_time_by_kind_adds_up() -> None:
-    host = Host()
+def test_time_by_kind_adds_up(host: Host) -> None:
     state = train(host, 3, host.put(200))
     host.system.read(state)
     host.run(program(superstep(1), name="other"))
@@ -269,8 +259,7 @@ def test_time_by_kind_adds_up() -> None:
     }
 
 
-def test_assumptions_are_listed_once() -> None:
-    host = Host()
+def test_assumptions_are_listed_once(host: Host) -> None:
     f = replace(program(superstep(1), name="f"), assumptions=("loop while.1 runs once", "sort is bitonic"))
     g = replace(program(superstep(1), name="g"), assumptions=("sort is bitonic",))
     host.run(f)
@@ -289,8 +278,7 @@ def test_a_cut_timeline_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profile.programs[0].cycles.compute == 100
 
 
-def test_json_holds_everything() -> None:
-    host = Host()
+def test_json_holds_everything(host: Host) -> None:
     state = train(host, 3, host.put(200))
     host.system.read(state)
     profile = profile_of(host)
@@ -308,7 +296,6 @@ def test_json_holds_everything() -> None:
     assert document["findings"]
 
 
-def test_a_load_is_the_code_of_all_tiles() -> None:
-    host = Host()
+def test_a_load_is_the_code_of_all_tiles(host: Host) -> None:
     host.run(STEP, host.put(200), host.put(30))
     assert profile_of(host).cycles_by_kind["load"] == 100 + NUM_TILES * CODE

@@ -104,8 +104,7 @@ def test_a_value_outlives_its_program(seed: int) -> None:
     assert run(forgets=True)[1:] == run(forgets=False)[1:]
 
 
-def test_all_stay_while_events_or_calls_are_kept() -> None:
-    host = Host()
+def test_all_stay_while_events_or_calls_are_kept(host: Host) -> None:
     for name in ("f", "g"):
         host.run(program(superstep(1), name=name))
     drop(host, "f", "g")

@@ -89,8 +89,7 @@ def test_what_leaves_interrupts_what_comes() -> None:
     assert rest == [(taken, body_end), (body_end + 20, taken + 300 + 20)]
 
 
-def test_arguments_that_the_run_before_makes_come_when_they_are_there() -> None:
-    host = Host()
+def test_arguments_that_the_run_before_makes_come_when_they_are_there(host: Host) -> None:
     step = called(200, takes=60, gives=60)
     [value] = host.run(step, host.put(60))
     first = host.system.end_cycle
@@ -98,8 +97,7 @@ def test_arguments_that_the_run_before_makes_come_when_they_are_there() -> None:
     assert spans(host, "io-in")[1] == (first, first + 60)
 
 
-def test_a_host_that_is_late_makes_the_arguments_late() -> None:
-    host = Host()
+def test_a_host_that_is_late_makes_the_arguments_late(host: Host) -> None:
     step = called(20, takes=60, gives=4)
     host.run(step, host.put(60))
     [result] = host.run(step, host.put(60))
@@ -120,8 +118,7 @@ def test_an_ipu_that_waits_for_others_at_an_access_does_not_compute_meanwhile(pa
     assert [end - start for start, end in spans(host, "exchange")] == [passed(60) + passed(20)] * 3  # over the I/O tiles in any case
 
 
-def test_io_tiles_of_a_group_serve_its_next_member() -> None:
-    host = Host()
+def test_io_tiles_of_a_group_serve_its_next_member(host: Host) -> None:
     f, g = (called(200, takes=60, gives=4) for _ in range(2))
     other = called(200, takes=60, gives=4, num_io_tiles=0)
     for member in (f, g, other, f):
@@ -162,9 +159,8 @@ def fed_loop(turns: int, compute: int, *, takes: int, gives: int, num_io_tiles: 
 
 
 @pytest.mark.parametrize(("compute", "exposed"), [(200, 60 + 20), (20, 60 + 20 + 3 * (60 + 20 - 51))])
-def test_feeds_of_a_loop_pass_beside_the_compute_of_other_turns(compute: int, exposed: int) -> None:
+def test_feeds_of_a_loop_pass_beside_the_compute_of_other_turns(host: Host, compute: int, exposed: int) -> None:
     """In each turn, I/O tiles give an element and take another (8 + 3 cycles and 2 syncs); the first and the last nothing hides."""
-    host = Host()
     host.run(fed_loop(4, compute, takes=60, gives=20))
     turn = compute + passed(60) + passed(20) + 2 * SYNC
     assert (passed(60), passed(20)) == (8, 3)
@@ -200,9 +196,8 @@ def test_what_is_infed_waits_in_streaming_memory(compute: int, stopped: int) -> 
     assert call[1] - call[0] == stopped
 
 
-def test_several_feeds_in_a_turn_are_one_element() -> None:
+def test_several_feeds_in_a_turn_are_one_element(host: Host) -> None:
     """Two infeeds of 30 bytes each hide as one of 60 does, but each has its own latency and superstep."""
-    host = Host()
     nodes = (feed(takes=30), feed(takes=30), superstep(200))
     host.run(program(Loop(name="loop", scope="", body=Series(nodes=nodes), trips=4), num_io_tiles=IO_TILES))
     (call,) = spans(host, "host-call")
@@ -210,8 +205,7 @@ def test_several_feeds_in_a_turn_are_one_element() -> None:
     assert spans(host, "compute") == [(DISPATCH + LOADED, DISPATCH + LOADED + 4 * 200)]
 
 
-def test_a_feed_outside_of_a_loop_hides_behind_nothing() -> None:
-    host = Host()
+def test_a_feed_outside_of_a_loop_hides_behind_nothing(host: Host) -> None:
     host.run(program(feed(takes=60), superstep(200), num_io_tiles=IO_TILES))
     (call,) = spans(host, "host-call")
     assert call[1] - call[0] == 60 + LATENCY

@@ -30,8 +30,7 @@ def test_an_array_put_there_goes_over_the_host_link_without_the_ipu() -> None:
     assert host.events() == []
 
 
-def test_an_array_put_into_the_host_s_own_memory_is_there_at_once() -> None:
-    host = Host()
+def test_an_array_put_into_the_host_s_own_memory_is_there_at_once(host: Host) -> None:
     host.system.wait(host.put(1000, on_host=True))
     assert host.system.host_cycle == 0
 

@@ -347,8 +347,7 @@ def transfers(host: Host) -> list[tuple[int, int]]:
     return [(start, ends.get(cause, -1)) for kind, start, cause in found if kind == TRANSFER and start > DISPATCH + LOAD]
 
 
-def test_what_a_later_load_s_transfer_waited_for_is_kept() -> None:
-    host = Host()
+def test_what_a_later_load_s_transfer_waited_for_is_kept(host: Host) -> None:
     host.system.record_links = True
     for called in (MAKE, program(superstep(10), name="other"), MAKE):
         host.run(called)

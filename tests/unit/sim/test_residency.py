@@ -11,8 +11,7 @@ from tilestep.plan import HostCall
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4), donates={0: 0})
 
 
-def test_the_first_call_brings_state_and_batch_and_leaves_the_state() -> None:
-    host = Host()
+def test_the_first_call_brings_state_and_batch_and_leaves_the_state(host: Host) -> None:
     host.run(STEP, host.put(200), host.put(30))
     start = DISPATCH + LOADED
     arrived = start + 230 + LATENCY
@@ -28,8 +27,7 @@ def test_the_first_call_brings_state_and_batch_and_leaves_the_state() -> None:
     assert host.system.host_cycle == DISPATCH  # dispatch does not wait
 
 
-def test_later_calls_bring_the_batch_only() -> None:
-    host = Host()
+def test_later_calls_bring_the_batch_only(host: Host) -> None:
     state, _ = host.run(STEP, host.put(200), host.put(30))
     first = host.system.end_cycle
     host.run(STEP, state, host.put(30))
@@ -37,8 +35,7 @@ def test_later_calls_bring_the_batch_only() -> None:
     assert host.system.end_cycle == first + 30 + LATENCY + 80 + 4 + LATENCY
 
 
-def test_what_is_not_donated_streams_at_every_call() -> None:
-    host = Host()
+def test_what_is_not_donated_streams_at_every_call(host: Host) -> None:
     evaluate = program(superstep(50), takes=(200,), gives=(4,))
     value = host.put(200)
     for _ in range(3):
@@ -47,8 +44,7 @@ def test_what_is_not_donated_streams_at_every_call() -> None:
     assert host.kinds().count("load") == 1
 
 
-def test_a_result_goes_back_and_comes_again() -> None:
-    host = Host()
+def test_a_result_goes_back_and_comes_again(host: Host) -> None:
     step = program(superstep(50), takes=(200,), gives=(200,))
     [value] = host.run(step, host.put(200))
     end = host.system.end_cycle
@@ -56,8 +52,7 @@ def test_a_result_goes_back_and_comes_again() -> None:
     assert host.system.end_cycle == end + 2 * (200 + LATENCY) + 50
 
 
-def test_reading_a_state_downloads_it_once_and_leaves_it_there() -> None:
-    host = Host()
+def test_reading_a_state_downloads_it_once_and_leaves_it_there(host: Host) -> None:
     state, _ = host.run(STEP, host.put(200), host.put(30))
     end = host.system.end_cycle
     host.system.read(state)
@@ -72,8 +67,7 @@ def test_reading_a_state_downloads_it_once_and_leaves_it_there() -> None:
     assert later[0][3] - later[0][2] == 30 + LATENCY  # the batch alone
 
 
-def test_a_state_that_was_read_can_be_used_after_its_donation() -> None:
-    host = Host()
+def test_a_state_that_was_read_can_be_used_after_its_donation(host: Host) -> None:
     state, _ = host.run(STEP, host.put(200), host.put(30))
     host.system.read(state)
     host.run(STEP, state, host.put(30))
@@ -83,8 +77,7 @@ def test_a_state_that_was_read_can_be_used_after_its_donation() -> None:
     assert end - start == 230 + LATENCY
 
 
-def test_a_state_that_was_not_read_is_gone_after_its_donation() -> None:
-    host = Host()
+def test_a_state_that_was_not_read_is_gone_after_its_donation(host: Host) -> None:
     state, _ = host.run(STEP, host.put(200), host.put(30))
     host.run(STEP, state, host.put(30))
     events = host.events()
@@ -95,8 +88,7 @@ def test_a_state_that_was_not_read_is_gone_after_its_donation() -> None:
     assert host.events() == events  # refused calls change nothing
 
 
-def test_the_host_s_own_array_survives_its_donation() -> None:
-    host = Host()
+def test_the_host_s_own_array_survives_its_donation(host: Host) -> None:
     state, batch = host.put(200), host.put(30)
     host.run(STEP, state, batch)
     host.run(STEP, state, batch)
@@ -104,8 +96,7 @@ def test_the_host_s_own_array_survives_its_donation() -> None:
 
 
 @pytest.mark.parametrize("donates", [{0: 0}, {2: 2}, {0: 0, 2: 2}, {0: 2, 2: 0}, {0: 0, 1: 1, 2: 2}, {0: 1, 1: 0}])
-def test_donation_works_interleaved_and_reordered(donates: dict[int, int]) -> None:
-    host = Host()
+def test_donation_works_interleaved_and_reordered(host: Host, donates: dict[int, int]) -> None:
     step = program(superstep(1), takes=(100, 100, 100), gives=(100, 100, 100), donates=donates)
     arguments = [host.put(100) for _ in range(3)]
     results = host.run(step, *arguments)
@@ -117,8 +108,7 @@ def test_donation_works_interleaved_and_reordered(donates: dict[int, int]) -> No
     assert (streamed, returned) == (100 * (3 - len(donates)), 100 * (3 - len(donates)))
 
 
-def test_donation_across_functions_moves_the_value_by_way_of_the_host() -> None:
-    host = Host()
+def test_donation_across_functions_moves_the_value_by_way_of_the_host(host: Host) -> None:
     f = program(superstep(1), name="f", takes=(100,), gives=(100,), donates={0: 0})
     g = program(superstep(1), name="g", takes=(100,), gives=(100,), donates={0: 0})
     [y] = host.run(f, host.put(100))
@@ -134,8 +124,7 @@ def test_donation_across_functions_moves_the_value_by_way_of_the_host() -> None:
     assert host.kinds()[7:] == ["compute"]  # resident in g
 
 
-def test_a_value_that_was_read_needs_no_saving() -> None:
-    host = Host()
+def test_a_value_that_was_read_needs_no_saving(host: Host) -> None:
     f = program(superstep(1), name="f", takes=(100,), gives=(100,), donates={0: 0})
     g = program(superstep(1), name="g", takes=(100,), gives=(100,), donates={0: 0})
     [y] = host.run(f, host.put(100))
@@ -144,8 +133,7 @@ def test_a_value_that_was_read_needs_no_saving() -> None:
     assert host.kinds()[4:] == ["load", "stream-in", "compute"]
 
 
-def test_switching_programs_and_back_evicts_what_was_resident() -> None:
-    host = Host()
+def test_switching_programs_and_back_evicts_what_was_resident(host: Host) -> None:
     f = program(superstep(1), name="f", takes=(100,), gives=(100,), donates={0: 0})
     other = program(superstep(1), name="other", takes=(8,), gives=(8,))
     [state] = host.run(f, host.put(100))
@@ -155,8 +143,7 @@ def test_switching_programs_and_back_evicts_what_was_resident() -> None:
     assert host.kinds()[before:] == ["save", "load", "stream-in", "compute"]
 
 
-def test_alternating_programs_load_each_time() -> None:
-    host = Host()
+def test_alternating_programs_load_each_time(host: Host) -> None:
     f, g = program(superstep(1), name="f"), program(superstep(1), name="g")
     for _ in range(3):
         host.run(f)
@@ -164,8 +151,7 @@ def test_alternating_programs_load_each_time() -> None:
     assert host.kinds().count("load") == 6
 
 
-def test_a_resident_value_is_there_for_an_argument_that_is_not_donated() -> None:
-    host = Host()
+def test_a_resident_value_is_there_for_an_argument_that_is_not_donated(host: Host) -> None:
     step = program(superstep(1), takes=(100, 100), gives=(100,), donates={0: 0})
     [state] = host.run(step, host.put(100), host.put(100))
     before = len(host.events())
@@ -174,8 +160,7 @@ def test_a_resident_value_is_there_for_an_argument_that_is_not_donated() -> None
     assert end - start == 100 + LATENCY
 
 
-def test_arguments_on_the_host_are_not_streamed_as_a_whole() -> None:
-    host = Host()
+def test_arguments_on_the_host_are_not_streamed_as_a_whole(host: Host) -> None:
     offload = program(superstep(1), takes=(1000, 8), gives=(1000, 4), donates={0: 0}, host_arguments=(0,), host_results=(0,))
     kept, _ = host.run(offload, host.put(1000, on_host=True), host.put(8))
     before = len(host.events())
@@ -187,8 +172,7 @@ def test_arguments_on_the_host_are_not_streamed_as_a_whole() -> None:
     ]
 
 
-def test_results_for_the_host_s_memory_are_there_when_their_program_has_written_them() -> None:
-    host = Host()
+def test_results_for_the_host_s_memory_are_there_when_their_program_has_written_them(host: Host) -> None:
     write = HostCall(name="write", scope="", bytes_to_host=100, bytes_from_host=0, in_memory=True)
     [result] = host.run(program(superstep(1), write, takes=(), gives=(100,), host_results=(0,)))
     end = host.system.end_cycle

@@ -19,14 +19,12 @@ def test_nothing_has_happened_at_first() -> None:
     assert (system.host_cycle, system.end_cycle, system.trace.events) == (0, 0, ())
 
 
-def test_putting_takes_no_time() -> None:
-    host = Host()
+def test_putting_takes_no_time(host: Host) -> None:
     host.put(10**9)
     assert host.system.end_cycle == 0
 
 
-def test_the_host_runs_ahead_and_waits_when_told() -> None:
-    host = Host()
+def test_the_host_runs_ahead_and_waits_when_told(host: Host) -> None:
     slow = program(superstep(1000), gives=(4,))
     results = [host.run(slow)[0] for _ in range(10)]
     assert host.system.host_cycle == 10 * DISPATCH
@@ -39,8 +37,7 @@ def test_the_host_runs_ahead_and_waits_when_told() -> None:
     assert host.system.host_cycle == first + 9 * (1000 + 4 + LATENCY)  # never back
 
 
-def test_a_slow_host_keeps_the_ipu_waiting() -> None:
-    host = Host()
+def test_a_slow_host_keeps_the_ipu_waiting(host: Host) -> None:
     short = program(superstep(3))
     host.run(short)
     end = host.system.end_cycle
@@ -127,8 +124,7 @@ def test_counts_of_each_ipu_time_its_own_run() -> None:
 # Program groups
 
 
-def test_members_of_a_group_are_one_program() -> None:
-    host = Host()
+def test_members_of_a_group_are_one_program(host: Host) -> None:
     f = program(superstep(10), name="f", takes=(100,), gives=(100,), donates={0: 0})
     g = program(superstep(10), name="g", takes=(100,), gives=(100,), donates={0: 0})
     [value] = host.run(f, host.put(100), group=("pipeline", 1))
@@ -146,8 +142,7 @@ def test_members_of_a_group_are_one_program() -> None:
     ]
 
 
-def test_each_entry_into_a_group_is_dispatched_once() -> None:
-    host = Host()
+def test_each_entry_into_a_group_is_dispatched_once(host: Host) -> None:
     f = program(superstep(1), name="f")
     for entry in (1, 1, 2, 2, 3):
         host.run(f, group=("loop", entry))
@@ -155,8 +150,7 @@ def test_each_entry_into_a_group_is_dispatched_once() -> None:
     assert host.kinds().count("load") == 1
 
 
-def test_a_group_that_was_evicted_loads_the_code_of_all_its_members() -> None:
-    host = Host()
+def test_a_group_that_was_evicted_loads_the_code_of_all_its_members(host: Host) -> None:
     f, g, other = (program(superstep(1), name=name) for name in ("f", "g", "other"))
     host.run(f, group=("two", 1))
     host.run(g, group=("two", 1))
@@ -166,8 +160,7 @@ def test_a_group_that_was_evicted_loads_the_code_of_all_its_members() -> None:
     assert loads == [LOADED, NUM_TILES * CODE, LOADED, LOAD + 2 * NUM_TILES * CODE]
 
 
-def test_a_group_takes_its_residents_the_code_of_all_and_the_largest_transient() -> None:
-    host = Host()
+def test_a_group_takes_its_residents_the_code_of_all_and_the_largest_transient(host: Host) -> None:
     host.run(program(superstep(1), name="f", resident_bytes=300, transient_bytes=50), group=("two", 1))
     host.run(program(superstep(1), name="g", resident_bytes=100, transient_bytes=200), group=("two", 1))
     use = host.system.tile_use(0)

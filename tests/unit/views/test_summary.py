@@ -42,8 +42,7 @@ def sized(called: Program, peak_bytes: int) -> Program:
     return replace(called, memory=memory)
 
 
-def test_loads_that_dominate_come_with_the_way_out() -> None:
-    host = Host()
+def test_loads_that_dominate_come_with_the_way_out(host: Host) -> None:
     f, g = program(superstep(5), name="f"), program(superstep(5), name="g")
     for _ in range(4):
         host.run(f)
@@ -55,27 +54,23 @@ def test_loads_that_dominate_come_with_the_way_out() -> None:
     )
 
 
-def test_many_programs_that_load_once_are_told_apart_from_switching() -> None:
-    host = Host()
+def test_many_programs_that_load_once_are_told_apart_from_switching(host: Host) -> None:
     for index in range(6):
         host.run(program(superstep(5), name=f"op{index}"))
     assert "Each function is a program of its own." in told(host)["fixed"]
 
 
-def test_the_one_load_of_a_short_program_is_explained() -> None:
-    host = Host()
+def test_the_one_load_of_a_short_program_is_explained(host: Host) -> None:
     host.run(program(superstep(5)))
     assert told(host)["fixed"].endswith("a program is loaded once and pays for it by running often; f ran once.")
 
 
-def test_loads_that_do_not_matter_are_not_mentioned() -> None:
-    host = Host()
+def test_loads_that_do_not_matter_are_not_mentioned(host: Host) -> None:
     host.run(program(superstep(100_000)))
     assert "loads" not in told(host)
 
 
-def test_a_state_that_goes_round_should_be_donated() -> None:
-    host = Host()
+def test_a_state_that_goes_round_should_be_donated(host: Host) -> None:
     step = program(superstep(5), name="step", takes=(2048,), gives=(2048,))
     state = host.put(2048)
     for _ in range(3):
@@ -86,8 +81,7 @@ def test_a_state_that_goes_round_should_be_donated() -> None:
     )
 
 
-def test_weights_that_stream_at_each_call_can_stay() -> None:
-    host = Host()
+def test_weights_that_stream_at_each_call_can_stay(host: Host) -> None:
     predict = program(superstep(5), name="predict", takes=(2048, 1024, 8), gives=(4,))
     weights, biases = host.put(2048), host.put(1024)
     for _ in range(3):
@@ -98,8 +92,7 @@ def test_weights_that_stream_at_each_call_can_stay() -> None:
     )
 
 
-def test_of_many_programs_that_stream_in_again_the_largest_are_named() -> None:
-    host = Host()
+def test_of_many_programs_that_stream_in_again_the_largest_are_named(host: Host) -> None:
     values = {size: host.put(size) for size in (80, 160, 320, 640, 1280)}
     programs = {size: program(superstep(5), name=f"read{size}", takes=(size,), gives=(4,)) for size in values}
     for size, value in values.items():
@@ -109,8 +102,7 @@ def test_of_many_programs_that_stream_in_again_the_largest_are_named() -> None:
     assert [text.split()[0] for text in texts] == ["read1280", "read640", "read320"]
 
 
-def test_donated_and_fresh_arguments_are_left_alone() -> None:
-    host = Host()
+def test_donated_and_fresh_arguments_are_left_alone(host: Host) -> None:
     step = program(superstep(5), name="step", takes=(64, 8), gives=(64,), donates={0: 0})
     state = host.put(64)
     for _ in range(3):
@@ -118,8 +110,7 @@ def test_donated_and_fresh_arguments_are_left_alone() -> None:
     assert "donation" not in told(host)
 
 
-def test_the_limiting_family_of_the_slowest_program_is_named() -> None:
-    host = Host()
+def test_the_limiting_family_of_the_slowest_program_is_named(host: Host) -> None:
     host.run(program(superstep(10), name="short"))
     host.run(
         program(
@@ -136,14 +127,12 @@ def test_the_limiting_family_of_the_slowest_program_is_named() -> None:
     assert text.endswith("Largest: dot.3 from jit(f)/dot.3 (98 %).")
 
 
-def test_sync_bound_operations_are_too_small() -> None:
-    host = Host()
+def test_sync_bound_operations_are_too_small(host: Host) -> None:
     host.run(program(superstep(1, 1, 200)))
     assert "limited by sync (99 %): its operations are too small" in told(host)["limit"]
 
 
-def test_tiles_that_are_too_full_come_first_and_tiles_near_full_are_worth_knowing() -> None:
-    host = Host()
+def test_tiles_that_are_too_full_come_first_and_tiles_near_full_are_worth_knowing(host: Host) -> None:
     host.run(sized(program(superstep(5), name="near"), 860))
     host.run(sized(program(superstep(5), name="over"), 1200))
     host.run(sized(program(superstep(5), name="half"), 500))
@@ -162,8 +151,7 @@ def test_tiles_that_are_too_full_come_first_and_tiles_near_full_are_worth_knowin
     assert "half" not in first.text + near.text
 
 
-def test_a_full_group_is_named() -> None:
-    host = Host()
+def test_a_full_group_is_named(host: Host) -> None:
     for name in ("f", "g"):
         host.run(program(superstep(1), name=name, resident_bytes=900), group=("pipeline", 1))
     assert any(
@@ -171,8 +159,7 @@ def test_a_full_group_is_named() -> None:
     )
 
 
-def test_a_machine_that_waits_for_its_host_is_told() -> None:
-    host = Host()
+def test_a_machine_that_waits_for_its_host_is_told(host: Host) -> None:
     short = program(superstep(1))
     for _ in range(100):
         host.run(short)
@@ -212,15 +199,13 @@ def test_an_end_that_another_ipu_decides_is_no_wait_for_the_host() -> None:
     assert "idle" not in told(host), "nothing says that to read later saves anything"
 
 
-def test_dispatches_inside_of_a_group_are_not_counted() -> None:
-    host = Host()
+def test_dispatches_inside_of_a_group_are_not_counted(host: Host) -> None:
     for entry in range(1, 6):
         host.run(program(superstep(1)), group=("loop", entry))
     assert (profile_of(host).dispatches, profile_of(host).dispatch_cycles) == (0, 0)
 
 
-def test_fallbacks_are_found_and_listed() -> None:
-    host = Host()
+def test_fallbacks_are_found_and_listed(host: Host) -> None:
     host.run(replace(program(superstep(5)), fallback_ops=("cholesky",)))
     assert told(host)["fallback"] == "1 operation without an estimator of its own, priced roughly: cholesky."
     assert "- Priced roughly, without an estimator of its own (~): cholesky." in profile_of(host).summary()
@@ -257,8 +242,7 @@ def test_what_a_summary_prints_are_those_tables(monkeypatch: pytest.MonkeyPatch)
     assert all(re.search(rf"^{columns.title}", text, re.MULTILINE) for columns in TABLES)
 
 
-def test_equal_steps_of_layers_are_one_row_with_their_count() -> None:
-    host = Host()
+def test_equal_steps_of_layers_are_one_row_with_their_count(host: Host) -> None:
     layers = [replace(superstep(1000, name=f"dot.{layer}"), scope=f"jit(f)/LM/Block_{layer}/dot") for layer in range(3)]
     others = [replace(superstep(cycles, name=f"add.{cycles}"), scope=f"jit(f)/LM/Block_{cycles % 3}/add") for cycles in (301, 302)]
     host.run(program(*layers, *others, name="f"))
@@ -347,8 +331,7 @@ def test_wide_and_colored_for_a_terminal() -> None:
     assert "\x1b[1m" in profile.summary(color=True)
 
 
-def test_many_programs_are_cut_short_but_counted() -> None:
-    host = Host()
+def test_many_programs_are_cut_short_but_counted(host: Host) -> None:
     for index in range(20):
         host.run(program(superstep(100 + index), name=f"op{index}"))
     text = profile_of(host).summary()

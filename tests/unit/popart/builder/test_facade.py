@@ -25,14 +25,12 @@ def add(opset: object, builder: Builder) -> str:
     return opset.add([a, b])  # type: ignore[attr-defined]
 
 
-def test_the_default_is_version_10() -> None:
-    builder = Builder()
+def test_the_default_is_version_10(builder: Builder) -> None:
     add(builder.aiOnnx, builder)
     assert opset_of(builder) == {"": popart.defaultAiOnnxOpset} == {"": 10}
 
 
-def test_the_first_access_decides_the_version() -> None:
-    builder = Builder()
+def test_the_first_access_decides_the_version(builder: Builder) -> None:
     add(builder.aiOnnxOpset8, builder)
     assert str(builder.aiOnnx) == "AiOnnx8"
     add(builder.aiOnnx, builder)
@@ -68,8 +66,7 @@ def test_a_model_that_was_read_keeps_its_version() -> None:
         add(second.aiOnnxOpset10, second)
 
 
-def test_unknown_names_are_attribute_errors() -> None:
-    builder = Builder()
+def test_unknown_names_are_attribute_errors(builder: Builder) -> None:
     for name in ("nothing", "aiOnnxOpset12", "aiOnnxOpsetX"):
         with pytest.raises(AttributeError, match=name):
             getattr(builder, name)
@@ -77,8 +74,7 @@ def test_unknown_names_are_attribute_errors() -> None:
         builder.aiOnnx.nothing([])
 
 
-def test_opsets_list_their_operators() -> None:
-    builder = Builder()
+def test_opsets_list_their_operators(builder: Builder) -> None:
     assert {"conv", "logical_if"} <= set(dir(builder.aiOnnx))
     assert {"nllloss", "call"} <= set(dir(builder.aiGraphcore))
     assert {"addInputTensor", "virtualGraph", "reshape_const"} <= set(dir(builder))
@@ -87,8 +83,7 @@ def test_opsets_list_their_operators() -> None:
     assert builder.aiGraphcore.getOpsetVersion() == builder.aiGraphcore.version == 1
 
 
-def test_reshape_const() -> None:
-    builder = Builder()
+def test_reshape_const(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
     made = builder.reshape_const(builder.aiOnnx, [x], [1, 6], "name")
     assert builder.getTensorShape(made) == [1, 6]
@@ -96,8 +91,7 @@ def test_reshape_const() -> None:
     assert [node.name for node in nodes] == ["name_const", "name"]
 
 
-def test_custom_operators_carry_their_attributes() -> None:
-    builder = Builder()
+def test_custom_operators_carry_their_attributes(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [1]))
     given = {"text": "a", "number": 3, "factor": 0.5, "numbers": [1, 2], "factors": [0.5, 1.5]}
     made = builder.customOp("Twice", 1, "com.acme", [x], given, 2, "name")
@@ -131,9 +125,8 @@ def noisy(call: Call, x: Any) -> Any:
     return x + jax.random.normal(call.key(), x.shape).astype(x.dtype)
 
 
-def test_registered_operators_have_shapes_and_so_has_what_is_behind_them() -> None:
+def test_registered_operators_have_shapes_and_so_has_what_is_behind_them(builder: Builder) -> None:
     """Shapes as the handlers' own functions of NumPy and JAX define them: halves along an axis, tiles, element by element."""
-    builder = Builder()
 
     def custom(name: str, inputs: list[str], count: int = 1, **attributes: Any) -> list[str]:
         with builder.nameScope("scope"):
@@ -153,8 +146,7 @@ def test_registered_operators_have_shapes_and_so_has_what_is_behind_them() -> No
     assert session.getInfo(many).shape() == [8, 9]
 
 
-def test_an_operator_that_refuses_its_inputs_has_no_shape() -> None:
-    builder = Builder()
+def test_an_operator_that_refuses_its_inputs_has_no_shape(builder: Builder) -> None:
     odd = builder.addInputTensor(TensorInfo("FLOAT", [3]))
     made = builder.customOp("Halves", 1, "com.acme.shapes", [odd], {}, 2)
     unknown = builder.customOp("Tiled", 1, "com.acme.shapes", [odd, builder.addInputTensor(TensorInfo("INT64", [1]))], {})

@@ -104,8 +104,7 @@ def test_operators_give_what_the_builder_says(name: str) -> None:
         assert (list(made[id].shape), made[id].dtype.name) == (builder.getTensorShape(id), builder.getTensorDtypeString(id))
 
 
-def test_defaults_that_are_not_written() -> None:
-    builder = Builder()
+def test_defaults_that_are_not_written(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 8, 2, 2]))
     statistics = [builder.addInputTensor(TensorInfo("FLOAT", [8])) for _ in range(4)]
     builder.aiGraphcore.batchnormalization([x, *statistics], 1)
@@ -124,27 +123,23 @@ def test_defaults_that_are_not_written() -> None:
 
 
 @pytest.mark.parametrize(("shape", "expected"), [([3, -1], [3, 4]), ([0, 6], [2, 6]), ([-1], [12]), ([2, 2, 3], [2, 2, 3])])
-def test_reshape(shape: list[int], expected: list[int]) -> None:
-    builder = Builder()
+def test_reshape(builder: Builder, shape: list[int], expected: list[int]) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 6]))
     assert builder.getTensorShape(builder.aiGraphcore.reshape(x, shape)) == expected
 
 
-def test_subsample_refuses_a_stride_of_zero() -> None:
-    builder = Builder()
+def test_subsample_refuses_a_stride_of_zero(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [4, 4]))
     with pytest.raises(popart.popart_exception, match=r"Strides invalid. 0 stride at index 1"):
         builder.aiGraphcore.subsample([x], [1, 0])
 
 
-def test_scatter_with_initial_values_has_their_shape() -> None:
-    builder = Builder()
+def test_scatter_with_initial_values_has_their_shape(builder: Builder) -> None:
     data, indices, initial = (builder.addInputTensor(TensorInfo(*one)) for one in (("FLOAT", [5]), ("INT32", [5]), ("FLOAT", [9])))
     assert builder.getTensorShape(builder.aiGraphcore.scatterreduce([data, indices, initial], 9)) == [9]
 
 
-def test_init_writes_popart_s_number_of_the_type() -> None:
-    builder = Builder()
+def test_init_writes_popart_s_number_of_the_type(builder: Builder) -> None:
     made = builder.aiGraphcore.init([2, 3], popart.DataType.FLOAT16, popart.InitType.Zero, "name")
     assert attributes_of(node_of(builder)) == {
         "shape": [2, 3],
@@ -158,8 +153,7 @@ def test_init_writes_popart_s_number_of_the_type() -> None:
     assert attributes_of(node_of(builder))["batch_axis"] == 1
 
 
-def test_multiconv_flattens_its_parameters() -> None:
-    builder = Builder()
+def test_multiconv_flattens_its_parameters(builder: Builder) -> None:
     data = [builder.addInputTensor(TensorInfo("FLOAT", shape)) for shape in ([1, 2, 8, 8], [1, 3, 9])]
     weights = [builder.addInitializedInputTensor(np.ones(shape, np.float32)) for shape in ((4, 2, 3, 3), (5, 3, 2))]
     bias = builder.addInitializedInputTensor(np.ones(4, np.float32))
@@ -203,8 +197,7 @@ def test_multiconv_flattens_its_parameters() -> None:
         ([["x", "w"]], {"strides": [[1]]}, "Length of strides vector 1 != number of spatial dimensions 2"),
     ],
 )
-def test_multiconv_checks_its_parameters(convs: list[list[str]], given: dict[str, Any], message: str) -> None:
-    builder = Builder()
+def test_multiconv_checks_its_parameters(builder: Builder, convs: list[list[str]], given: dict[str, Any], message: str) -> None:
     builder.addInputTensor(TensorInfo("FLOAT", [1, 2, 8, 8]), "x")
     builder.addInputTensor(TensorInfo("FLOAT", [4, 2, 3, 3]), "w")
     with pytest.raises(popart.popart_exception, match=message):

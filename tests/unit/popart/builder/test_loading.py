@@ -178,8 +178,7 @@ def test_a_place_beyond_the_file_is_refused(tmp_path: Path, entries: dict[str, s
         array_of(pointing("tensors", **entries))
 
 
-def test_inputs_of_a_model_keep_open_sizes_open() -> None:
-    builder = Builder()
+def test_inputs_of_a_model_keep_open_sizes_open(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]), "x")
     builder.addOutputTensor(builder.aiOnnx.exp([x]))
     model = onnx.load_from_string(builder.getModelProto())

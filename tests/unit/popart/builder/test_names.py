@@ -9,16 +9,14 @@ from tilestep.popart import Builder, DebugContext, DebugInfo, TensorInfo
 INFO = TensorInfo("FLOAT", [2])
 
 
-def test_outputs_are_named_by_operator_and_position() -> None:
-    builder = Builder()
+def test_outputs_are_named_by_operator_and_position(builder: Builder) -> None:
     x = builder.addInputTensor(INFO)
     assert [builder.aiOnnx.exp([x]) for _ in range(3)] == ["Exp:0", "Exp:0/1", "Exp:0/2"]
     assert builder.aiOnnx.split([x], 2) == ["Split:0", "Split:1"]
     assert builder.aiOnnx.logical_not([x]) == "Not:0"
 
 
-def test_a_debug_name_names_inputs_and_nodes_and_no_outputs() -> None:
-    builder = Builder()
+def test_a_debug_name_names_inputs_and_nodes_and_no_outputs(builder: Builder) -> None:
     assert [builder.addInputTensor(INFO) for _ in range(2)] == ["input", "input/1"]
     assert [builder.addInputTensor(INFO, "data") for _ in range(2)] == ["data", "data/1"]
     assert builder.addInitializedInputTensor(np.zeros(2, np.float32)) == "init_input"
@@ -28,8 +26,7 @@ def test_a_debug_name_names_inputs_and_nodes_and_no_outputs() -> None:
     assert [node.name for node in onnx.load_from_string(builder.getModelProto()).graph.node] == ["name", ""]
 
 
-def test_scopes_stand_before_all_names() -> None:
-    builder = Builder()
+def test_scopes_stand_before_all_names(builder: Builder) -> None:
     assert (builder.getNameScope(), builder.getNameScope("a")) == ("", "a")
     with builder.nameScope("one"):
         x = builder.addInputTensor(INFO)
@@ -44,15 +41,13 @@ def test_scopes_stand_before_all_names() -> None:
     assert builder.aiOnnx.add([x, w]) == "Add:0"
 
 
-def test_a_scope_ends_with_an_error_too() -> None:
-    builder = Builder()
+def test_a_scope_ends_with_an_error_too(builder: Builder) -> None:
     with pytest.raises(KeyError), builder.nameScope("one"):
         raise KeyError
     assert builder.getNameScope() == ""
 
 
-def test_names_are_not_reused_in_subgraphs_and_around_them() -> None:
-    builder = Builder()
+def test_names_are_not_reused_in_subgraphs_and_around_them(builder: Builder) -> None:
     x = builder.addInputTensor(INFO)
     first, second = builder.createSubgraphBuilder(), builder.createSubgraphBuilder()
     first.addInputTensorFromParentGraph(x)
@@ -75,8 +70,7 @@ def test_graphs_have_names_that_differ() -> None:
     assert name_of(one).startswith("_")
 
 
-def test_debug_contexts_are_taken_everywhere() -> None:
-    builder = Builder()
+def test_debug_contexts_are_taken_everywhere(builder: Builder) -> None:
     info = DebugInfo(DebugContext("outer"), "layer")
     context = DebugContext(info, "inner")
     assert builder.addInputTensor(INFO, context) == "outer/inner"

@@ -121,8 +121,7 @@ def test_known_signatures() -> None:
     assert defaults == {"args": REQUIRED, "axes": None, "keepdims": 1, "debugContext": ""}
 
 
-def test_integers_with_a_default_are_written_and_other_defaults_are_not() -> None:
-    builder = Builder()
+def test_integers_with_a_default_are_written_and_other_defaults_are_not(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [1, 2, 8, 8]))
     w = builder.addInitializedInputTensor(np.ones((4, 2, 3, 3), np.float32))
     builder.aiOnnx.conv([x, w], pads=[])
@@ -133,8 +132,7 @@ def test_integers_with_a_default_are_written_and_other_defaults_are_not() -> Non
     assert {attribute.name: attribute.f for attribute in last_node(builder).attribute}["alpha"] == 2.0
 
 
-def test_axes_of_reductions_are_written_even_if_they_are_empty() -> None:
-    builder = Builder()
+def test_axes_of_reductions_are_written_even_if_they_are_empty(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
     builder.aiOnnx.reducesum([x], axes=[])
     assert builder.getInt64VectorNodeAttribute("axes", {"ReduceSum:0"}) == []
@@ -142,16 +140,14 @@ def test_axes_of_reductions_are_written_even_if_they_are_empty() -> None:
     assert not builder.nodeHasAttribute("axes", {"ReduceSum:0/1"})
 
 
-def test_cast_takes_a_name() -> None:
-    builder = Builder()
+def test_cast_takes_a_name(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2]))
     assert builder.getTensorDtypeString(builder.aiOnnx.cast([x], "INT32")) == "int32"
     with pytest.raises(popart.popart_exception, match="no ONNX type WRONG"):
         builder.aiOnnx.cast([x], "WRONG")
 
 
-def test_a_sparse_constant_is_refused() -> None:
-    builder = Builder()
+def test_a_sparse_constant_is_refused(builder: Builder) -> None:
     with pytest.raises(popart.popart_exception, match="Attributes of type `sparse_tensor' are currently not supported"):
         builder.aiOnnxOpset11.constant(np.zeros(2, np.float32), True)
 
@@ -170,8 +166,7 @@ def test_wrong_arguments_are_a_type_error_that_lists_the_right_ones(method: str,
     assert "\n\nInvoked with: " in message
 
 
-def test_a_wrong_number_of_inputs_names_the_bounds() -> None:
-    builder = Builder()
+def test_a_wrong_number_of_inputs_names_the_bounds(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2]))
     with pytest.raises(popart.popart_exception, match=r"^Abs has invalid number of inputs 0. Must be between 1..1$"):
         builder.aiOnnx.abs([])
@@ -188,8 +183,7 @@ def test_a_wrong_number_of_inputs_names_the_bounds() -> None:
             builder.aiOnnx.split([x], count)
 
 
-def test_an_unknown_input_is_named_with_the_known_ones() -> None:
-    builder = Builder()
+def test_an_unknown_input_is_named_with_the_known_ones(builder: Builder) -> None:
     with pytest.raises(popart.popart_exception, match=r"^Unknown tensor 'x' \(there are no valid tensors yet\).$"):
         builder.aiOnnx.abs(["x"])
     builder.addInputTensor(TensorInfo("FLOAT", [2]), "a")
@@ -197,8 +191,7 @@ def test_an_unknown_input_is_named_with_the_known_ones() -> None:
         builder.aiOnnx.abs(["x"])
 
 
-def test_an_optional_input_may_be_absent() -> None:
-    builder = Builder()
+def test_an_optional_input_may_be_absent(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [1, 1, 4]))
     roi = builder.aiOnnxOpset11.constant(np.zeros(0, np.float32))
     sizes = builder.aiOnnx.constant(np.array([1, 1, 8], np.int64))

@@ -18,8 +18,7 @@ def run(builder: Builder, inputs: dict[str, Any]) -> dict[str, Any]:
     return import_onnx(plain(builder.getModelProto())).run(inputs)
 
 
-def test_a_loop_carries_its_state() -> None:
-    builder = Builder()
+def test_a_loop_carries_its_state(builder: Builder) -> None:
     a, b = builder.addInputTensor(INFO, "a"), builder.addInputTensor(INFO, "b")
     trips, condition = builder.aiOnnx.constant(np.array(3, np.int64)), builder.aiOnnx.constant(np.array(True))
     body = builder.createSubgraphBuilder()
@@ -35,8 +34,7 @@ def test_a_loop_carries_its_state() -> None:
     assert found[made].tolist() == [8, 54]
 
 
-def test_a_loop_over_operators_of_graphcore_has_a_shape() -> None:
-    builder = Builder()
+def test_a_loop_over_operators_of_graphcore_has_a_shape(builder: Builder) -> None:
     a = builder.addInputTensor(INFO, "a")
     trips, condition = builder.aiOnnx.constant(np.array(3, np.int64)), builder.aiOnnx.constant(np.array(True))
     body = builder.createSubgraphBuilder()
@@ -51,8 +49,7 @@ def test_a_loop_over_operators_of_graphcore_has_a_shape() -> None:
 
 
 @pytest.mark.parametrize("way", ["typed", "untyped", "parent"])
-def test_a_call_binds_its_inputs_by_position(way: str) -> None:
-    builder = Builder()
+def test_a_call_binds_its_inputs_by_position(builder: Builder, way: str) -> None:
     a, b = builder.addInputTensor(INFO, "a"), builder.addInputTensor(TensorInfo("FLOAT", [3, 1]), "b")
     callee = builder.createSubgraphBuilder()
     if way == "parent":
@@ -73,8 +70,7 @@ def test_a_call_binds_its_inputs_by_position(way: str) -> None:
     assert builder.getInt64NodeAttribute("num_outputs", set(made)) == 1
 
 
-def test_a_call_has_as_many_inputs_and_outputs_as_its_graph() -> None:
-    builder = Builder()
+def test_a_call_has_as_many_inputs_and_outputs_as_its_graph(builder: Builder) -> None:
     a = builder.addInputTensor(INFO, "a")
     callee = builder.createSubgraphBuilder()
     callee.addOutputTensor(callee.aiOnnx.exp([callee.addInputTensor(INFO)]))
@@ -88,8 +84,7 @@ def test_a_call_has_as_many_inputs_and_outputs_as_its_graph() -> None:
         builder.aiGraphcore.call([a], 1, "callee")
 
 
-def test_packed_data() -> None:
-    builder = Builder()
+def test_packed_data(builder: Builder) -> None:
     rows = builder.addInputTensor(TensorInfo("FLOAT", [20, 4]))
     offsets, lengths = (builder.addInputTensor(TensorInfo("UINT32", [3])) for _ in range(2))
     callback = builder.createSubgraphBuilder()
@@ -102,8 +97,7 @@ def test_packed_data() -> None:
     assert builder.getInt64NodeAttribute("callbackBatchSize", {made}) == 2
 
 
-def test_the_main_graph_has_no_untyped_inputs() -> None:
-    builder = Builder()
+def test_the_main_graph_has_no_untyped_inputs(builder: Builder) -> None:
     with pytest.raises(popart.popart_exception, match=r"^Can not add untyped tensors to the top-level graph."):
         builder.addUntypedInputTensor()
     builder.createSubgraphBuilder().addUntypedInputTensor()
@@ -115,8 +109,7 @@ def test_only_tensors_around_a_graph_become_its_inputs() -> None:
         inner.addInputTensorFromParentGraph("x")
 
 
-def test_shapes_around_a_graph_are_known_inside() -> None:
-    builder = Builder()
+def test_shapes_around_a_graph_are_known_inside(builder: Builder) -> None:
     a = builder.addInputTensor(INFO, "a")
     inner = builder.createSubgraphBuilder().createSubgraphBuilder()
     inner.addInputTensorFromParentGraph(a)

@@ -16,8 +16,7 @@ from tilestep.popart.builder.windows import spatial_shape
 DTYPES = ("float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
 
-def test_each_way_to_add_an_input() -> None:
-    builder = Builder()
+def test_each_way_to_add_an_input(builder: Builder) -> None:
     info, settings = TensorInfo("FLOAT16", [2, 3]), InputSettings(popart.ReplicatedStreamMode.Broadcast)
     ids = [
         builder.addInputTensor(info),
@@ -60,8 +59,7 @@ def test_a_variable_holds_its_values(dtype: str) -> None:
     assert builder.isInitializer(id)
 
 
-def test_scalars_and_lists_are_arrays() -> None:
-    builder = Builder()
+def test_scalars_and_lists_are_arrays(builder: Builder) -> None:
     assert builder.getTensorShape(builder.addInitializedInputTensor(np.float32(3))) == []
     assert builder.getTensorShape(builder.aiOnnx.constant(np.array(3, np.int64))) == []
     assert builder.getTensorDtypeString(builder.addInitializedInputTensor([1, 2])) == "int64"
@@ -69,8 +67,7 @@ def test_scalars_and_lists_are_arrays() -> None:
     assert builder.getTensorDtypeString(builder.addInitializedInputTensor(values)) == "bfloat16"
 
 
-def test_arrays_of_the_other_byte_order_keep_their_values() -> None:
-    builder = Builder()
+def test_arrays_of_the_other_byte_order_keep_their_values(builder: Builder) -> None:
     builder.addInitializedInputTensor(np.array([1, 2], ">i4"))
     held = numpy_helper.to_array(onnx.load_from_string(builder.getModelProto()).graph.initializer[0])
     assert held.tolist() == [1, 2]
@@ -83,8 +80,7 @@ def test_doubles_and_objects_are_refused() -> None:
         Builder().addInitializedInputTensor(np.array([None]))
 
 
-def test_lists_of_ids_keep_their_order() -> None:
-    builder = Builder()
+def test_lists_of_ids_keep_their_order(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2]), "x")
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
     y = builder.aiOnnx.add([x, w])
@@ -99,8 +95,7 @@ def test_lists_of_ids_keep_their_order() -> None:
     assert not builder.isInitializer(x)
 
 
-def test_outputs_have_their_types_in_the_model() -> None:
-    builder = Builder()
+def test_outputs_have_their_types_in_the_model(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2]), "x")
     for id in (x, builder.aiOnnx.cast([x], "INT32")):
         builder.addOutputTensor(id)
@@ -109,8 +104,7 @@ def test_outputs_have_their_types_in_the_model() -> None:
     assert [output.type.tensor_type.elem_type for output in outputs] == [onnx.TensorProto.FLOAT, onnx.TensorProto.INT32]
 
 
-def test_unknown_tensors_are_named() -> None:
-    builder = Builder()
+def test_unknown_tensors_are_named(builder: Builder) -> None:
     builder.addInputTensor(TensorInfo("FLOAT", [2]), "x")
     with pytest.raises(
         popart.popart_exception, match=r"^other is not an known tensor. Must be one of \(inputs:x\) \(outputs:\) \(values:\)"
@@ -118,8 +112,7 @@ def test_unknown_tensors_are_named() -> None:
         builder.getTensorShape("other")
 
 
-def test_a_negative_size_is_refused() -> None:
-    builder = Builder()
+def test_a_negative_size_is_refused(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [2, 2]))
     with pytest.raises(popart.popart_exception, match=r"has invalid shape, \[-1 2\]. Values must be non-negative"):
         builder.aiOnnx.pad([x], [-2, 0, -1, 0])
@@ -134,15 +127,13 @@ def test_a_negative_size_is_refused() -> None:
         ({"num_outputs": 2, "axis": 4}, "Invalid value of attribute 'axis'. Rank=2 Value=4"),
     ],
 )
-def test_a_split_must_fit(given: dict[str, Any], message: str) -> None:
-    builder = Builder()
+def test_a_split_must_fit(builder: Builder, given: dict[str, Any], message: str) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [3, 5]))
     with pytest.raises(popart.popart_exception, match=message):
         builder.aiOnnx.split([x], **given)
 
 
-def test_splits_and_batch_norms_have_shapes() -> None:
-    builder = Builder()
+def test_splits_and_batch_norms_have_shapes(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [3, 4]))
     assert [builder.getTensorShape(id) for id in builder.aiOnnx.split([x], 2, -1, [1, 3])] == [[3, 1], [3, 3]]
     assert [builder.getTensorShape(id) for id in builder.aiOnnx.split([x], 3)] == [[1, 4]] * 3
@@ -151,14 +142,12 @@ def test_splits_and_batch_norms_have_shapes() -> None:
     assert [builder.getTensorShape(id) for id in made] == [[3, 4], [4], [4], [4], [4]]
 
 
-def test_shapes_are_inferred_for_types_that_the_operator_lacks() -> None:
-    builder = Builder()
+def test_shapes_are_inferred_for_types_that_the_operator_lacks(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [3, 4]))
     assert builder.getTensorShape(builder.aiOnnx.logical_and([x, x])) == [3, 4]
 
 
-def test_settings_come_back_from_the_model() -> None:
-    builder = Builder()
+def test_settings_come_back_from_the_model(builder: Builder) -> None:
     builder.addInputTensor(TensorInfo("FLOAT", [2]), InputSettings(popart.TileSet.IO, popart.ExchangeStrategy.OverlapLoops), "a/b")
     builder.addInputTensor(TensorInfo("FLOAT", [2]), InputSettings(popart.ReplicatedStreamMode.Broadcast), "c")
     groups = VariableSettings(popart.CommGroup(popart.CommGroupType.Consecutive, 2), popart.VariableRetrievalMode.AllReplicas)
@@ -200,8 +189,7 @@ def test_rounding_up_and_padding_of_the_result() -> None:
         ({"dilations": [8, 8]}, r"^Window parameter values combine to give invalid spatial output shape: \[-8 -8\]$"),
     ],
 )
-def test_convolutions_are_checked(given: dict[str, list[int]], message: str) -> None:
-    builder = Builder()
+def test_convolutions_are_checked(builder: Builder, given: dict[str, list[int]], message: str) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [1, 2, 8, 8]), "x")
     w = builder.addInputTensor(TensorInfo("FLOAT", [4, 2, 3, 3]), "w")
     with pytest.raises(popart.popart_exception, match=message):
@@ -209,8 +197,7 @@ def test_convolutions_are_checked(given: dict[str, list[int]], message: str) -> 
     assert builder.getTensorShape(builder.aiOnnx.conv([x, w], pads=[1] * 4)) == [1, 4, 8, 8]
 
 
-def test_pools_are_checked() -> None:
-    builder = Builder()
+def test_pools_are_checked(builder: Builder) -> None:
     x, flat = (builder.addInputTensor(TensorInfo("FLOAT", shape)) for shape in ([1, 2, 8, 8], [1, 2]))
     with pytest.raises(popart.popart_exception, match="Length of strides vector 3"):
         builder.aiOnnx.averagepool([x], [2, 2], strides=[1, 1, 1])
@@ -219,8 +206,7 @@ def test_pools_are_checked() -> None:
     assert builder.getTensorShape(builder.aiOnnx.maxpool([x], 1, [2, 2], strides=[2, 2])[0]) == [1, 2, 4, 4]
 
 
-def test_pads_are_checked() -> None:
-    builder = Builder()
+def test_pads_are_checked(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [10]))
     assert builder.getTensorShape(builder.aiOnnx.pad([x], [2, 3], "constant", 0.0)) == [15]
     with pytest.raises(popart.popart_exception, match=r"^Padding vector \(length 4\) doesn't contain 2 entries per input dimension 1$"):

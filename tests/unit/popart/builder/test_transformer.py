@@ -55,8 +55,7 @@ def test_each_conversion_changes_all_of_a_type(method: str, old: str, new: str) 
     assert (constant.dtype, constant.tolist(), weights.dtype, weights.tolist()) == (np.dtype(new), [1, 2], np.dtype(new), [3, 4])
 
 
-def test_numbers_beyond_32_bits_are_clipped_on_demand() -> None:
-    builder = Builder()
+def test_numbers_beyond_32_bits_are_clipped_on_demand(builder: Builder) -> None:
     builder.addInitializedInputTensor(np.array([-(2**40), 5, 2**40]), "v")
     builder.addOutputTensor("v")
     transformer = GraphTransformer(builder.getModelProto())
@@ -67,8 +66,7 @@ def test_numbers_beyond_32_bits_are_clipped_on_demand() -> None:
     assert held.tolist() == [-(2**31), 5, 2**31 - 1]
 
 
-def test_converted_elements_are_in_the_field_of_their_type() -> None:
-    builder = Builder()
+def test_converted_elements_are_in_the_field_of_their_type(builder: Builder) -> None:
     builder.addInitializedInputTensor(np.array([1, 2], np.int64))
     transformer = GraphTransformer(builder.getModelProto())
     transformer.convertINT64ToINT32()
@@ -76,8 +74,7 @@ def test_converted_elements_are_in_the_field_of_their_type() -> None:
     assert (list(tensor.int32_data), tensor.raw_data) == ([1, 2], b"")
 
 
-def test_casts_and_subgraphs_are_converted_too() -> None:
-    builder = Builder()
+def test_casts_and_subgraphs_are_converted_too(builder: Builder) -> None:
     x, c = builder.addInputTensor(TensorInfo("FLOAT", [2])), builder.addInputTensor(TensorInfo("BOOL", []))
     branches = [builder.createSubgraphBuilder() for _ in range(2)]
     for branch in branches:
@@ -92,8 +89,7 @@ def test_casts_and_subgraphs_are_converted_too() -> None:
     assert next(attribute.i for attribute in graph.node[1].attribute if attribute.name == "to") == Type.FLOAT16
 
 
-def test_large_floats_become_infinities() -> None:
-    builder = Builder()
+def test_large_floats_become_infinities(builder: Builder) -> None:
     builder.addInitializedInputTensor(np.array([1e6, 0.1], np.float32), "v")
     builder.addOutputTensor("v")
     transformer = GraphTransformer(builder.getModelProto())
@@ -135,8 +131,7 @@ def test_unused_inputs_are_removed() -> None:
     assert Builder(transformer.getModelProto()).getInputTensorIds() == ["x", "shape", "w", "given back"]
 
 
-def test_batch_norms_get_the_outputs_of_training() -> None:
-    builder = Builder()
+def test_batch_norms_get_the_outputs_of_training(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [3, 4]))
     statistics = [builder.addInputTensor(TensorInfo("FLOAT", [4])) for _ in range(4)]
     builder.addOutputTensor(builder.aiOnnx.batchnormalization([x, *statistics], 1)[0])
