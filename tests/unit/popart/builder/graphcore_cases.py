@@ -10,7 +10,7 @@ from tilestep import popart
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """One call.
 
@@ -18,7 +18,7 @@ class Case:
         signature: parameters with their defaults, but the debug context.
         inputs: types and shapes of `args`; () for none.
         given: other arguments.
-        attributes: that the node has.
+        attributes: that the node has; None: those given.
         outputs: types and shapes; None where they can't be inferred.
     """
 
@@ -26,8 +26,12 @@ class Case:
     op_type: str
     inputs: tuple[tuple[str, Shape], ...]
     given: dict[str, Any] = field(default_factory=dict[str, Any])
-    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    attributes: dict[str, Any] | None = None
     outputs: tuple[tuple[str, Shape] | None, ...] = ()
+
+    def written(self) -> dict[str, Any]:
+        """The attributes."""
+        return self.given if self.attributes is None else self.attributes
 
 
 def floats(*shapes: Shape) -> tuple[tuple[str, Shape], ...]:
@@ -39,26 +43,26 @@ def ints(*shapes: Shape) -> tuple[tuple[str, Shape], ...]:
 
 
 def same(op_type: str, signature: str = "args") -> Case:
-    return Case(signature=signature, op_type=op_type, inputs=floats((2, 3)), outputs=floats((2, 3)))
+    return Case(signature, op_type, floats((2, 3)), outputs=floats((2, 3)))
 
 
 def bits(op_type: str, count: int) -> Case:
-    return Case(signature="args=[]", op_type=op_type, inputs=ints((2, 3), (3,))[:count], outputs=ints((2, 3)))
+    return Case("args=[]", op_type, ints((2, 3), (3,))[:count], outputs=ints((2, 3)))
 
 
 def pair(op_type: str) -> Case:
-    return Case(signature="args", op_type=op_type, inputs=floats((2, 1), (3,)), outputs=floats((2, 3)))
+    return Case("args", op_type, floats((2, 1), (3,)), outputs=floats((2, 3)))
 
 
 MEAN, SUM, NO_REDUCTION = popart.ReductionType.Mean, popart.ReductionType.Sum, popart.ReductionType.NoReduction
 
 CASES: dict[str, Case] = {
-    "abort": Case(signature="args=[]", op_type="Abort", inputs=()),
+    "abort": Case("args=[]", "Abort", ()),
     "atan2": pair("Atan2"),
     "batchnormalization": Case(
-        signature="args num_outputs epsilon=1e-05 momentum=0.9",
-        op_type="BatchNormalization",
-        inputs=floats((2, 3, 4), (3,), (3,), (3,), (3,)),
+        "args num_outputs epsilon=1e-05 momentum=0.9",
+        "BatchNormalization",
+        floats((2, 3, 4), (3,), (3,), (3,), (3,)),
         given={"num_outputs": 5, "epsilon": 0.001},
         attributes={"epsilon": 0.001, "unbiased_variance": 0},
         outputs=floats((2, 3, 4), (3,), (3,), (3,), (3,)),
@@ -69,69 +73,53 @@ CASES: dict[str, Case] = {
     "bitwisexor": bits("BitwiseXor", 2),
     "bitwisexnor": bits("BitwiseXnor", 2),
     "bucketize": Case(
-        signature="args=[] right=0",
-        op_type="Bucketize",
-        inputs=floats((2, 3), (4,)),
-        given={"right": True},
-        attributes={"right": 1},
-        outputs=ints((2, 3)),
+        "args=[] right=0", "Bucketize", floats((2, 3), (4,)), given={"right": True}, attributes={"right": 1}, outputs=ints((2, 3))
     ),
-    "copyvarupdate": Case(signature="args", op_type="CopyVarUpdate", inputs=floats((2, 3), (2, 3)), outputs=floats((2, 3))),
+    "copyvarupdate": Case("args", "CopyVarUpdate", floats((2, 3), (2, 3)), outputs=floats((2, 3))),
     "ctcbeamsearchdecoder": Case(
-        signature="args blank=0 beam_width=100 top_paths=1",
-        op_type="CtcBeamSearchDecoder",
-        inputs=(("FLOAT", (9, 2, 5)), ("UINT32", (2,))),
+        "args blank=0 beam_width=100 top_paths=1",
+        "CtcBeamSearchDecoder",
+        (("FLOAT", (9, 2, 5)), ("UINT32", (2,))),
         given={"top_paths": 3},
         attributes={"blank": 0, "beam_width": 100, "top_paths": 3},
         outputs=(("FLOAT", (2, 3)), ("UINT32", (2, 3)), ("UINT32", (2, 3, 9))),
     ),
     "ctcloss": Case(
-        signature="args reduction=Mean blank=0 outDataType=UNDEFINED zeroInfinity=False",
-        op_type="Ctc",
-        inputs=(("FLOAT16", (9, 2, 5)), ("UINT32", (2, 4)), ("UINT32", (2,)), ("UINT32", (2,))),
+        "args reduction=Mean blank=0 outDataType=UNDEFINED zeroInfinity=False",
+        "Ctc",
+        (("FLOAT16", (9, 2, 5)), ("UINT32", (2, 4)), ("UINT32", (2,)), ("UINT32", (2,))),
         given={"reduction": NO_REDUCTION, "outDataType": "FLOAT", "zeroInfinity": True},
         attributes={"reduction": "None", "blank": 0, "outDataType": 1, "zeroInfinity": 1},
         outputs=floats((2,), (9, 2, 5)),
     ),
     "depthtospace": Case(
-        signature="args blocksize mode",
-        op_type="DepthToSpace",
-        inputs=floats((1, 8, 2, 3)),
-        given={"blocksize": 2, "mode": "CRD"},
-        attributes={"blocksize": 2, "mode": "CRD"},
-        outputs=floats((1, 2, 4, 6)),
+        "args blocksize mode", "DepthToSpace", floats((1, 8, 2, 3)), given={"blocksize": 2, "mode": "CRD"}, outputs=floats((1, 2, 4, 6))
     ),
     "detach": same("Detach"),
     "dynamicslice": Case(
-        signature="args axes sizes noOverlap=0",
-        op_type="DynamicSlice",
-        inputs=(("FLOAT", (5, 6)), ("UINT32", (1,))),
+        "args axes sizes noOverlap=0",
+        "DynamicSlice",
+        (("FLOAT", (5, 6)), ("UINT32", (1,))),
         given={"axes": [1], "sizes": [2]},
         attributes={"axes": [1], "sizes": [2], "noOverlap": 0},
         outputs=floats((5, 2)),
     ),
     "dynamicupdate": Case(
-        signature="args axes sizes noOverlap=0",
-        op_type="DynamicUpdate",
-        inputs=(("FLOAT", (5, 6)), ("UINT32", (1,)), ("FLOAT", (5, 2))),
+        "args axes sizes noOverlap=0",
+        "DynamicUpdate",
+        (("FLOAT", (5, 6)), ("UINT32", (1,)), ("FLOAT", (5, 2))),
         given={"axes": (1,), "sizes": (2,), "noOverlap": True},
         attributes={"axes": [1], "sizes": [2], "noOverlap": 1},
         outputs=floats((5, 6)),
     ),
     "dynamiczero": Case(
-        signature="args axes sizes",
-        op_type="DynamicZero",
-        inputs=(("FLOAT", (5, 6)), ("UINT32", (1,))),
-        given={"axes": [0], "sizes": [2]},
-        attributes={"axes": [0], "sizes": [2]},
-        outputs=floats((5, 6)),
+        "args axes sizes", "DynamicZero", (("FLOAT", (5, 6)), ("UINT32", (1,))), given={"axes": [0], "sizes": [2]}, outputs=floats((5, 6))
     ),
     "dynamicadd": Case(
-        signature="args axes sizes",
-        op_type="DynamicAdd",
-        inputs=(("FLOAT", (5, 6)), ("UINT32", (1,)), ("FLOAT", (2, 6))),
+        "args axes sizes",
+        "DynamicAdd",
+        (("FLOAT", (5, 6)), ("UINT32", (1,)), ("FLOAT", (2, 6))),
         given={"axes": [0], "sizes": [2]},
-        attributes={"axes": [0], "sizes": [2]},
         outputs=floats((5, 6)),
     ),
     "expm1": same("Expm1"),
@@ -139,83 +127,81 @@ CASES: dict[str, Case] = {
     "gelu": same("Gelu"),
     "geluerf": same("GeluErf"),
     "groupedgather": Case(
-        signature="args=[] axis=0 group_size=1",
-        op_type="GroupedGather",
-        inputs=(("FLOAT", (2, 5, 3)), ("INT32", (2, 4))),
+        "args=[] axis=0 group_size=1",
+        "GroupedGather",
+        (("FLOAT", (2, 5, 3)), ("INT32", (2, 4))),
         given={"axis": 1, "group_size": 2},
-        attributes={"axis": 1, "group_size": 2},
         outputs=floats((2, 4, 3)),
     ),
     "groupedscatterreduce": Case(
-        signature="args axis_size axis=-1 reduction=Sum group_size=1 enable_index_broadcast=1",
-        op_type="ScatterReduce",
-        inputs=(("FLOAT", (2, 5)), ("INT32", (2, 5))),
+        "args axis_size axis=-1 reduction=Sum group_size=1 enable_index_broadcast=1",
+        "ScatterReduce",
+        (("FLOAT", (2, 5)), ("INT32", (2, 5))),
         given={"axis_size": 7, "group_size": 2, "reduction": popart.ScatterReduction.Max},
         attributes={"axis": -1, "axis_size": 7, "reduction": "max", "group_size": 2, "enable_index_broadcast": 1},
         outputs=floats((2, 7)),
     ),
     "groupnormalization": Case(
-        signature="args num_groups epsilon=1e-05",
-        op_type="GroupNormalization",
-        inputs=floats((2, 6, 4), (6,), (6,)),
+        "args num_groups epsilon=1e-05",
+        "GroupNormalization",
+        floats((2, 6, 4), (6,), (6,)),
         given={"num_groups": 3},
-        attributes={"num_groups": 3},
         outputs=floats((2, 6, 4), (6,), (6,)),
     ),
     "identityloss": Case(
-        signature="args reduction=Mean",
-        op_type="IdentityLoss",
-        inputs=floats((2, 3)),
+        "args reduction=Mean",
+        "IdentityLoss",
+        floats((2, 3)),
         given={"reduction": NO_REDUCTION},
         attributes={"reduction": "None"},
         outputs=floats((2, 3)),
     ),
     "incrementmod": Case(
-        signature="args increment modulus",
-        op_type="IncrementMod",
-        inputs=floats((2, 3)),
+        "args increment modulus",
+        "IncrementMod",
+        floats((2, 3)),
         given={"increment": 1, "modulus": 3.5},
         attributes={"increment": 1.0, "modulus": 3.5},
         outputs=floats((2, 3)),
     ),
     "l1loss": Case(
-        signature="args lambda_ reduction=Mean",
-        op_type="L1",
-        inputs=floats((2, 3)),
+        "args lambda_ reduction=Mean",
+        "L1",
+        floats((2, 3)),
         given={"lambda": 0.5, "reduction": SUM},
         attributes={"lambda": 0.5, "reduction": "Sum"},
         outputs=floats(()),
     ),
     "log1p": same("Log1p"),
     "lstm": Case(
-        signature="args outputFullSequence=1",
-        op_type="LSTM",
-        inputs=floats((7, 2, 3), (4, 8, 5), (4, 5), (2, 2, 5)),
+        "args outputFullSequence=1",
+        "LSTM",
+        floats((7, 2, 3), (4, 8, 5), (4, 5), (2, 2, 5)),
         attributes={"output_full_sequence": 1},
         outputs=floats((7, 2, 5), (2, 5)),
     ),
     "nearbyint": same("NearbyInt"),
     "nllloss": Case(
-        signature="args reduction=Mean ignoreIndex=None inputIsLogProbability=False",
-        op_type="Nll",
-        inputs=(("FLOAT", (2, 3, 10)), ("INT32", (2, 3))),
+        "args reduction=Mean ignoreIndex=None inputIsLogProbability=False",
+        "Nll",
+        (("FLOAT", (2, 3, 10)), ("INT32", (2, 3))),
         given={"ignoreIndex": 4, "inputIsLogProbability": True},
         attributes={"reduction": "Mean", "ignoreIndex": 4, "inputIsLogProbability": 1},
         outputs=floats(()),
     ),
     "nop": same("Nop"),
     "normalize_image": Case(
-        signature="args scale=1.0",
-        op_type="NormalizeImage",
-        inputs=(("UINT8", (2, 8, 8, 3)), ("FLOAT16", (3,)), ("FLOAT16", (3,))),
+        "args scale=1.0",
+        "NormalizeImage",
+        (("UINT8", (2, 8, 8, 3)), ("FLOAT16", (3,)), ("FLOAT16", (3,))),
         attributes={"scale": 1.0},
         outputs=(("FLOAT16", (2, 8, 8, 4)),),
     ),
     "printtensor": Case(
-        signature="args print_gradient=1 title= summariseThreshold=1000 edgeItems=3 maxLineWidth=75 digits=8 floatFormat=0 "
+        "args print_gradient=1 title= summariseThreshold=1000 edgeItems=3 maxLineWidth=75 digits=8 floatFormat=0 "
         "separator=  openBracket=[ closeBracket=]",
-        op_type="PrintTensor",
-        inputs=floats((2, 3)),
+        "PrintTensor",
+        floats((2, 3)),
         given={"title": "t", "digits": 4, "separator": ","},
         attributes={
             "print_gradient": 1,
@@ -232,131 +218,93 @@ CASES: dict[str, Case] = {
         outputs=floats((2, 3)),
     ),
     "reducemedian": Case(
-        signature="args axes=None keepdims=1",
-        op_type="ReduceMedian",
-        inputs=floats((2, 3, 4)),
+        "args axes=None keepdims=1",
+        "ReduceMedian",
+        floats((2, 3, 4)),
         given={"axes": [-1], "keepdims": 0},
-        attributes={"axes": [-1], "keepdims": 0},
         outputs=(("FLOAT", (2, 3)), ("INT32", (2, 3))),
     ),
     "remainder": pair("Remainder"),
-    "reshape": Case(
-        signature="args shape",
-        op_type="Reshape",
-        inputs=floats((2, 6)),
-        given={"shape": [3, 4]},
-        attributes={"shape": [3, 4]},
-        outputs=floats((3, 4)),
-    ),
-    "reverse": Case(
-        signature="args dimensions",
-        op_type="Reverse",
-        inputs=floats((2, 3)),
-        given={"dimensions": [1]},
-        attributes={"dimensions": [1]},
-        outputs=floats((2, 3)),
-    ),
+    "reshape": Case("args shape", "Reshape", floats((2, 6)), given={"shape": [3, 4]}, outputs=floats((3, 4))),
+    "reverse": Case("args dimensions", "Reverse", floats((2, 3)), given={"dimensions": [1]}, outputs=floats((2, 3))),
     "round": same("Round"),
-    "scale": Case(
-        signature="args scale",
-        op_type="Scale",
-        inputs=floats((2, 3)),
-        given={"scale": 2},
-        attributes={"scale": 2.0},
-        outputs=floats((2, 3)),
-    ),
+    "scale": Case("args scale", "Scale", floats((2, 3)), given={"scale": 2}, attributes={"scale": 2.0}, outputs=floats((2, 3))),
     "scaledadd": Case(
-        signature="args scale0=1.0 scale1=1.0",
-        op_type="ScaledAdd",
-        inputs=floats((2, 3), (2, 3)),
+        "args scale0=1.0 scale1=1.0",
+        "ScaledAdd",
+        floats((2, 3), (2, 3)),
         given={"scale1": 0.5},
         attributes={"scale0": 1.0, "scale1": 0.5},
         outputs=floats((2, 3)),
     ),
     "scatterreduce": Case(
-        signature="args axis_size axis=-1 reduction=Sum enable_index_broadcast=1",
-        op_type="ScatterReduce",
-        inputs=(("FLOAT", (5, 2)), ("INT32", (5, 2))),
+        "args axis_size axis=-1 reduction=Sum enable_index_broadcast=1",
+        "ScatterReduce",
+        (("FLOAT", (5, 2)), ("INT32", (5, 2))),
         given={"axis_size": 7, "axis": 0, "enable_index_broadcast": False},
         attributes={"axis": 0, "axis_size": 7, "reduction": "sum", "group_size": 1, "enable_index_broadcast": 0},
         outputs=floats((7, 2)),
     ),
     "sequenceslice": Case(
-        signature="args zeroUnused=0",
-        op_type="SequenceSlice",
-        inputs=(*floats((9, 4), (7, 4)), *(("UINT32", (2,)),) * 3),
+        "args zeroUnused=0",
+        "SequenceSlice",
+        (*floats((9, 4), (7, 4)), *(("UINT32", (2,)),) * 3),
         given={"zeroUnused": True},
         attributes={"zeroUnused": 1},
         outputs=floats((7, 4)),
     ),
     "shapeddropout": Case(
-        signature="args shape ratio=0.5",
-        op_type="ShapedDropout",
-        inputs=floats((2, 3)),
+        "args shape ratio=0.5",
+        "ShapedDropout",
+        floats((2, 3)),
         given={"shape": [2, 1]},
         attributes={"shape": [2, 1], "ratio": 0.5},
         outputs=floats((2, 3)),
     ),
     "slice": Case(
-        signature="args ends starts axes",
-        op_type="Slice",
-        inputs=floats((5, 6)),
+        "args ends starts axes",
+        "Slice",
+        floats((5, 6)),
         given={"ends": [3, -1], "starts": [0, 1], "axes": []},
         attributes={"ends": [3, -1], "starts": [0, 1]},
         outputs=floats((3, 4)),
     ),
     "sort": Case(
-        signature="args=[] axis=-1 descending=0 stable=0",
-        op_type="Sort",
-        inputs=floats((2, 3)),
+        "args=[] axis=-1 descending=0 stable=0",
+        "Sort",
+        floats((2, 3)),
         given={"descending": 1},
         attributes={"axis": -1, "descending": 1, "stable": 0},
         outputs=(("FLOAT", (2, 3)), ("INT32", (2, 3))),
     ),
     "splinebasis": Case(
-        signature="args degree",
-        op_type="SplineBasis",
-        inputs=(("FLOAT", (7, 2)), ("INT32", (2,)), ("UINT8", (2,))),
+        "args degree",
+        "SplineBasis",
+        (("FLOAT", (7, 2)), ("INT32", (2,)), ("UINT8", (2,))),
         given={"degree": 2},
-        attributes={"degree": 2},
         outputs=(("FLOAT", (7, 9)), ("INT32", (7, 9))),
     ),
-    "splineweighting": Case(
-        signature="args=[]",
-        op_type="SplineWeighting",
-        inputs=(*floats((7, 3), (9, 3, 5), (7, 4)), ("INT32", (7, 4))),
-        outputs=floats((7, 5)),
-    ),
-    "subsample": Case(
-        signature="args strides",
-        op_type="Subsample",
-        inputs=floats((10, 9)),
-        given={"strides": [2, 4]},
-        attributes={"strides": [2, 4]},
-        outputs=floats((5, 2)),
-    ),
+    "splineweighting": Case("args=[]", "SplineWeighting", (*floats((7, 3), (9, 3, 5), (7, 4)), ("INT32", (7, 4))), outputs=floats((7, 5))),
+    "subsample": Case("args strides", "Subsample", floats((10, 9)), given={"strides": [2, 4]}, outputs=floats((5, 2))),
     "swish": same("Swish", "args=[]"),
     "tensorremap": Case(
-        signature="args remap_type=0",
-        op_type="TensorRemap",
-        inputs=floats((2, 3)),
+        "args remap_type=0",
+        "TensorRemap",
+        floats((2, 3)),
         given={"remap_type": popart.TensorRemapType.Fwd},
         attributes={"remap_type": 2},
         outputs=floats((2, 3)),
     ),
     "replicatedallreduce": Case(
-        signature="args collectiveOperator=None commGroup=None",
-        op_type="ReplicatedAllReduce",
-        inputs=floats((2, 3)),
+        "args collectiveOperator=None commGroup=None",
+        "ReplicatedAllReduce",
+        floats((2, 3)),
         given={"collectiveOperator": popart.CollectiveOperator.Mean, "commGroup": popart.CommGroup(popart.CommGroupType.Orthogonal, 4)},
         attributes={"__collectiveOperator": 1, "__collectiveCommGroup": [2, 4]},
         outputs=floats((2, 3)),
     ),
     "replicatedreducescatter": Case(
-        signature="args collectiveOperator=None commGroup=None",
-        op_type="ReplicatedReduceScatter",
-        inputs=floats((2, 3)),
-        outputs=(None,),
+        "args collectiveOperator=None commGroup=None", "ReplicatedReduceScatter", floats((2, 3)), outputs=(None,)
     ),
 }
 OTHERS = frozenset({"call", "init", "multiconv", "packedDataBlock"})  # have tests of their own
