@@ -71,12 +71,5 @@ def test_the_page_of_settings_names_each_setting() -> None:
     assert [name for name in named if not re.search(rf"`{name}`", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"))] == []
 
 
-def test_an_argument_that_no_document_names_is_found() -> None:
-    def repeat(carry: int, *, chunk: int = 1, colour_of_the_loop: str = "") -> None:
-        """Has an argument that is documented, and one that is not."""
-
-    assert unnamed("repeat", repeat) == ["colour_of_the_loop"]
-
-
 def test_what_the_runtime_makes_is_still_there() -> None:
     assert {name for name in train.__dict__ if inspect.isclass(getattr(train, name))} >= MADE_BY_THE_RUNTIME

@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.documents import documents
 from tests.processes import ROOT
 from tests.view_names import VIEWS
@@ -92,8 +90,3 @@ def test_what_is_told_stands_in_the_source() -> None:
     told = [text for row in rows() if row[-1] != "Test" for text in re.findall(r"`([^`]+)`", row[1]) if not NO_TEXT.fullmatch(text)]
     assert len(told) > 20
     assert [part for text in told for part in text.split("…") if part.strip(" ,;:") and part not in texts()] == []
-
-
-@pytest.mark.parametrize("part", ["was not saved, alas", "has waited for Godot"])
-def test_a_text_that_nobody_says_would_be_found(part: str) -> None:
-    assert part not in texts()

@@ -169,12 +169,6 @@ def test_the_readme_runs_something() -> None:
     assert ROOT / "README.md" in WITH_PYTHON
 
 
-def test_a_wrong_output_is_found(run_python: RunPython) -> None:
-    document = "```python\nprint(1 + 1)\n```\n\n```text\n5\n```\n"
-    (wrong,) = wrong_outputs(run_python, Path("example.md"), [block for block in blocks(document) if block.language == "python"])
-    assert wrong.startswith("example.md:2 prints\n2\n")
-
-
 def test_figures_of_another_jax_are_near_and_its_words_the_same() -> None:
     shown = "...\n  run   1,000 µs   6% of dot.3\n...\n"
     assert near_output(shown, "first 9\n  run   1,029 µs  5% of dot.3\nlast\n")

@@ -94,49 +94,6 @@ def test_the_index_and_the_indexes_below_it_name_every_page() -> None:
     assert {*documents(ROOT), *(ROOT / "examples").glob("*.ipynb")} - named == {ROOT / "docs" / "index.md"}
 
 
-def test_what_a_page_loads_from_elsewhere_is_found(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(
-        '<link rel="stylesheet" href="//a.example/x.css"><script src="https://b.example/x.js"></script><style>@import "https://c.example";</style>'
-        "<script>fetch('https://d.example/x')</script><img srcset='https://e.example/x.png 2x'><p style='background: url(https://f.example)'>"
-        "<a href='https://fine.example'>a link</a>",
-        encoding="utf-8",
-    )
-    (tmp_path / "x.css").write_text("p { background: url(https://g.example/x.png) } /* https://fine.example */", encoding="utf-8")
-    (tmp_path / "x.js").write_text('// https://fine.example\nelement.src = "https://h.example/x.js"', encoding="utf-8")
-    found = re.findall(r"//(\w+)\.example", "\n".join(loaded_from_elsewhere(tmp_path, pages(tmp_path))))
-    assert sorted(found) == list("abcdefgh")
-
-
-def test_dead_links_are_found(tmp_path: Path) -> None:
-    (tmp_path / "one.html").write_text(
-        '<p id="here"><a href="#here"></a><a href="#gone"></a><a href="two.html#there"></a><a href="two.html#gone"></a>'
-        '<a href="gone.html"></a><img src="gone.png"><a href="https://elsewhere.example/gone"></a>',
-        encoding="utf-8",
-    )
-    (tmp_path / "two.html").write_text('<p id="there">', encoding="utf-8")
-    found = [line.partition(" -> ")[2] for line in dead_links(tmp_path, pages(tmp_path))]
-    assert found == ["#gone", "two.html#gone", "gone.html", "gone.png"]
-
-
-def test_a_page_without_its_kind_is_found(tmp_path: Path) -> None:
-    for name, line in {"fine": "Kind: how-to.", "other": "Kind: tutorial.", "none": "emphasis"}.items():
-        path = tmp_path / "docs" / "how-to" / f"{name}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"<h1>Title</h1><p><em>{line}</em></p>", encoding="utf-8")
-    assert [line.split()[0] for line in wrong_kinds(tmp_path, pages(tmp_path))] == ["docs/how-to/none.html", "docs/how-to/other.html"]
-
-
-def test_a_name_without_its_description_is_found() -> None:
-    rest = [name for name in PUBLIC_NAMES if name not in ("tilestep.machine.SYNC_PATTERNS", "tilestep.open_report")]
-    wrong = wrongly_documented([*rest, "tilestep.machine.IpuSpec"])
-    assert {
-        "tilestep.machine.IpuSpec: 2",
-        "tilestep.machine.SYNC_PATTERNS: 0",
-        "tilestep.train.Costs = tilestep.train.schedules.Costs: 2",
-    } <= set(wrong)
-    assert "tilestep.open_report = tilestep.figures.reader.open_report: 1" not in wrong
-
-
 def test_pictures_are_legible_in_dark_and_light() -> None:
     """A picture has a ground of its own below everything, or colours for either."""
     assert PICTURES

@@ -11,7 +11,6 @@ import optax
 import pytest
 
 import tilestep
-from tests.in_turn import python
 from tilestep.train import Pipeline
 
 
@@ -66,17 +65,6 @@ def test_a_program_too_big_for_the_tiles(ipu: jax.Device) -> None:
     assert "largest:" in message
     assert "try:" in message
     assert isinstance(caught.value, tilestep.TileMemoryError | jax.errors.JaxRuntimeError)
-
-
-def test_too_big_may_be_allowed() -> None:
-    python(
-        """
-        import jax, numpy as np, jax.numpy as jnp
-        with jax.default_device(jax.devices("ipu")[0]):
-            jax.jit(lambda x: jnp.sin(x) + x.T).lower(jax.ShapeDtypeStruct((16384, 16384), np.float32)).compile()
-        """,
-        POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory": "true"}',
-    )
 
 
 def test_arrays_of_unlike_devices_do_not_mix(ipus: list[jax.Device]) -> None:

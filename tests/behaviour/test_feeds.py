@@ -98,19 +98,6 @@ def test_a_whole_epoch_may_be_queued_and_drained_in_order(device: jax.Device) ->
     assert train.pending_feeds(device) == (0, 0)
 
 
-def test_nothing_is_traced_again(device: jax.Device) -> None:
-    traces = []
-
-    @jax.jit
-    def program(value: Any) -> Any:
-        traces.append(value)
-        return digits(value)
-
-    feed(device, 1, 2, 3)
-    assert [float(program(zero(device))) for _ in range(3)] == [1, 2, 3]
-    assert len(traces) == 1
-
-
 def test_data_may_come_from_another_thread_while_the_program_waits(device: jax.Device) -> None:
     feeder = threading.Timer(0.1, feed, (device, 1, 2, 3))
     program = jax.jit(lambda total: lax.fori_loop(0, 3, lambda _, value: digits(value), total))

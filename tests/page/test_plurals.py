@@ -56,14 +56,6 @@ def one_of_each() -> Report:
     return report_of(program(step("a", "jit(f)/a", 40, 1), name="f"), runs=1)
 
 
-def test_the_check_finds_what_it_is_for() -> None:
-    assert wrong(["The 1 values on it", "1 row", "1 is left", "1 are left", "11 rows", "0.1 rows", "1 value have"]) == {
-        "The 1 values on it",
-        "1 are left",
-        "1 value have",
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", [1, 2])
 def test_no_view_says_one_as_several(open_page: OpenPage, reports: int) -> None:

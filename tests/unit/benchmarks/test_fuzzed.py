@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 
 from benchmarks.fuzzed import HOSTILE, KINDS, NUMBERS, Edit, edited, fault_of, inputs
 from benchmarks.fuzzed_formats import Format, Read, formats
-from tilestep.errors import HloError
 
 NAMES = ["hlo", "toml", "engine options", "variables", "checkpoints", "npy", "serialised programs"]
 OTHERS = ["recordings", "PopART's executables", "onnx"]  # which have tests of their own beside these
@@ -56,32 +53,3 @@ def test_any_damage_ends_as_documented(name: str, reader: Callable[[str], Read])
         assert fault_of(kind, read, edited(seed, seeds, changes))[0] == ""
 
     never_wrong()
-
-
-def refusing(error: Any) -> Read:
-    def read(data: bytes) -> None:
-        raise error
-
-    return read
-
-
-@pytest.mark.parametrize(
-    ("error", "wrong"),
-    [
-        (HloError("line 3: no instruction"), ""),
-        (HloError("line 3: \x1b[31m"), ""),  # such an error writes it out
-        (ValueError("line 3: no instruction"), "ValueError: "),
-        (RecursionError(), "RecursionError: "),
-        (HloError("x"), "a message of 1 characters"),
-        (HloError("x" * 20_000), "a message of 20,000 characters"),
-    ],
-)
-def test_a_fault_is_seen(error: Exception, wrong: str) -> None:
-    found, _ = fault_of(formats()["hlo"], refusing(error), b"")
-    assert found.startswith(wrong)
-    assert bool(found) == bool(wrong)
-
-
-def test_a_terminal_s_escape_is_seen() -> None:
-    found, _ = fault_of(dataclasses.replace(formats()["hlo"], errors=(ValueError,)), refusing(ValueError("line 3: \x1b[31m")), b"")
-    assert found.startswith("a terminal would obey")

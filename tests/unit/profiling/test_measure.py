@@ -93,19 +93,6 @@ def test_a_profile_may_begin_in_the_middle(host: Host) -> None:
     assert all(start.cycle <= event.start_cycle < event.end_cycle <= end.cycle for event in profile.timeline)
 
 
-def test_profiles_nest(host: Host) -> None:
-    outer = host.system.mark()
-    inner = host.system.mark()
-    state = train(host, 1, host.put(200))
-    inner_end = host.system.mark()
-    train(host, 1, state)
-    outer_end = host.system.mark()
-    [first] = profile_between(host.system, inner, inner_end).programs
-    [both] = profile_between(host.system, outer, outer_end).programs
-    assert (first.runs, first.first_run_host_bytes_in, first.host_bytes_in) == (1, 230, 230)
-    assert (both.runs, both.first_run_host_bytes_in, both.host_bytes_in) == (2, 230, 30)
-
-
 def test_a_program_that_did_not_run_in_between_is_not_there(host: Host) -> None:
     train(host, 1, host.put(200))
     start = host.system.mark()

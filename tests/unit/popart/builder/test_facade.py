@@ -25,11 +25,6 @@ def add(opset: object, builder: Builder) -> str:
     return opset.add([a, b])  # type: ignore[attr-defined]
 
 
-def test_the_default_is_version_10(builder: Builder) -> None:
-    add(builder.aiOnnx, builder)
-    assert opset_of(builder) == {"": popart.defaultAiOnnxOpset} == {"": 10}
-
-
 def test_the_first_access_decides_the_version(builder: Builder) -> None:
     add(builder.aiOnnxOpset8, builder)
     assert str(builder.aiOnnx) == "AiOnnx8"

@@ -115,13 +115,3 @@ def test_shapes_around_a_graph_are_known_inside(builder: Builder) -> None:
     inner.addInputTensorFromParentGraph(a)
     assert inner.getTensorShape(a) == [2]
     assert inner.getTensorShape(inner.aiOnnx.exp([a])) == [2]
-
-
-def test_a_subgraph_of_another_version_runs_in_its_parent_s() -> None:
-    builder = Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
-    a, condition = builder.addInputTensor(INFO, "a"), builder.addInputTensor(TensorInfo("BOOL", []), "c")
-    branches = [builder.createSubgraphBuilder() for _ in range(2)]
-    for branch in branches:
-        branch.addOutputTensor(branch.aiOnnx.exp([a]))
-    builder.aiOnnx.logical_if([condition], 1, *branches)
-    assert [(one.domain, one.version) for one in onnx.load_from_string(builder.getModelProto()).opset_import] == [("", 11)]

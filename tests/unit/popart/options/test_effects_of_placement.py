@@ -184,12 +184,6 @@ def test_what_waits_in_streaming_memory_changes_the_time(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["weightTensorLocationSettings", "optimizerStateTensorLocationSettings"])
-def test_what_has_few_elements_stays_in_the_tiles(name: str) -> None:
-    assert _cycles(**{name: popart.TensorLocationSettings(popart.TensorStorage.OffChip, WIDTH * WIDTH + 1)}) == _cycles()
-
-
-@pytest.mark.slow
 def test_a_single_weight_waits_in_streaming_memory() -> None:
     assert _cycles(tensorLocationSettingsOverride={"w0": LOCATION.location}) > _cycles()
     assert _cycles(tensorLocationSettingsOverride={"other": LOCATION.location}) == _cycles()

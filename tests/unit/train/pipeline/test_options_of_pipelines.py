@@ -256,12 +256,6 @@ def test_a_stage_may_write_to_a_reference(schedule: Any) -> None:
     assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
 
 
-@pytest.mark.slow
-def test_a_stage_on_two_devices_beside_two_on_one() -> None:
-    pipeline = Pipeline(STAGES, optax.sgd(0.1), 6, device_mapping=[0, (1, 2), 0], strict=False)
-    assert_near(trained(pipeline, batches(2, 6)).params, reference(STAGES, three(), optax.sgd(0.1), batches(2, 6), 2, "sum")[0])
-
-
 def test_devices_of_a_stage_are_all_or_none_of_another() -> None:
     with pytest.raises(ValueError, match=r"stages 0 and 1 share device .*, but not all of their devices"):
         Pipeline(STAGES, optax.sgd(0.1), 6, device_mapping=[0, (0, 1), 2])
@@ -313,11 +307,3 @@ def test_one_program_does_what_the_stages_do() -> None:
             Pipeline(STAGES, optimizer, 6, program="single", **options)
     with pytest.raises(ValueError, match="program is 'both': it must be one of 'auto', 'stages', 'single'"):
         Pipeline(STAGES, optimizer, 6, program="both")
-
-
-@pytest.mark.slow
-def test_what_is_measured_changes_no_value() -> None:
-    """Small stages, which are tried as one program, and go wherever they are faster."""
-    pipeline = Pipeline(STAGES, optax.sgd(0.1), 6)
-    state = trained(pipeline, batches(3, 6), updates=6)
-    assert_near(state.params, reference(STAGES, three(), optax.sgd(0.1), batches(3, 6), 6, "sum")[0])

@@ -44,13 +44,6 @@ def on_each(function: Callable[[Any], Any], values: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_sum_and_a_mean_are_on_every_replica() -> None:
-    values = np.array([[1, 10], [2, 20], [4, 40]], np.float32)
-    np.testing.assert_array_equal(on_each(train.cross_replica_sum, values), [[7, 70]] * 3)
-    np.testing.assert_allclose(on_each(train.cross_replica_mean, values), [[7 / 3, 70 / 3]] * 3, rtol=1e-6)
-
-
-@pytest.mark.slow
 def test_gathered_parts_of_a_scattered_sum_are_the_sum() -> None:
     rng = np.random.default_rng(0)
     for rows in (1, 4, 5, 8):

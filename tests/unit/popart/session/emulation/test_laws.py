@@ -32,14 +32,6 @@ def test_each_microbatch_beyond_the_fill_takes_one_cycle_of_the_slowest_stage(st
 
 
 @pytest.mark.slow
-def test_a_balanced_pipeline_is_faster_than_its_stages_one_after_the_other() -> None:
-    chain = Chain(ipus=range(3), width=128, rows=128)
-    pipelined = emulated(chain, options(accumulation=9)).cycles()
-    one_by_one = emulated(chain, options(pipelined=False, accumulation=9)).cycles()
-    assert one_by_one > 1.5 * pipelined
-
-
-@pytest.mark.slow
 def test_recomputation_lowers_bytes_per_tile_where_microbatches_wait_and_takes_time() -> None:
     chain = Chain(ipus=range(3), width=64, rows=64, layers=3)
     kept = emulated(chain, options(accumulation=8), tiles=4)

@@ -56,21 +56,6 @@ def _functions(chain: Chain, **changes: Any) -> tuple[StageFunctions, Any, Any]:
 
 
 @pytest.mark.slow
-def test_the_stages_compute_what_the_whole_model_does() -> None:
-    functions, plan, _ = _functions(Chain(ipus=range(3)))
-    rng = np.random.default_rng(3)
-    weights = {name: rng.normal(size=value.shape).astype(np.float32) / 4 for name, value in plan.graph.variables.items()}
-    x = rng.normal(size=(4, 32)).astype(np.float32)
-    passed: Any = (x,)
-    for function, params in zip(functions.functions, functions.params, strict=True):
-        passed = function({name: weights[name] for name in params}, *passed)
-    expected = x
-    for part in range(3):
-        expected = np.tanh(expected @ weights[f"w{part}_0"])
-    assert passed[0] == pytest.approx(float(expected.sum()), rel=1e-5)
-
-
-@pytest.mark.slow
 def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
     """On the process's own devices, with values: one update is that of the rule with the sum of the gradients."""
     functions, plan, sgd = _functions(Chain(ipus=range(2), width=4, rows=2), accumulation=3)

@@ -21,14 +21,7 @@ from tilestep.popart.session.emulation import notes as emulation_settings
 from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
 
 PLAIN = Chain(ipus=range(2))
-PIPELINE = Chain(ipus=range(2), dropped=True)
 ACCUMULATING = options(accumulation=4)
-
-
-@pytest.mark.slow
-def test_replicas_sum_their_gradients() -> None:
-    two = emulated(PIPELINE, options(accumulation=4, replicas=2))
-    assert two.cycles() > emulated(PIPELINE, ACCUMULATING, num_ipus=4).cycles()
 
 
 @pytest.mark.slow
@@ -302,11 +295,6 @@ def test_an_input_of_any_size_is_out_of_memory(rows: int) -> None:
     assert f"x {rows * 32 * 4 // 4:,} B" in str(raised.value)
     assert raised.value.getProfilePath() == ""
     assert raised.value.getSummaryReport()
-
-
-def test_the_variable_lets_it_run_all_the_same() -> None:
-    emulation = emulated(Chain(ipus=[0], width=1024), one_stage(), tiles=4, settings=EmulationOptions(allow_out_of_memory=True))
-    assert emulation.cycles() > 0
 
 
 def test_options_of_plans_count() -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.unit.popart.session.stale.models import (
     ROWS,
     WIDTH,
-    Array,
     Arrays,
     Chain,
     chain,
@@ -89,39 +88,6 @@ def test_a_run_begins_with_one_version_again() -> None:
     whole = run(once, x)[model.loss]
     close(whole[:batches], halves[:batches])
     assert abs(whole[batches] - halves[batches]) > 1e-3  # with the newest weights in one, with older ones in the other
-
-
-@pytest.mark.slow
-def test_functions_give_what_arrays_do() -> None:
-    model, batches = chain(3), 6
-    x = inputs(batches)
-    arrays, functions = (session(model, [model.loss, "Gradient___w0"], batches) for _ in range(2))
-    found = run(arrays, x)
-    got: dict[str, list[Array]] = {}
-    left = list(x)
-
-    def take(name: str, prefetch: bool) -> Array:
-        return left.pop(0)
-
-    def give(name: str) -> Array:
-        got.setdefault(name, []).append(np.zeros(() if name == model.loss else (WIDTH, WIDTH), np.float32))
-        return got[name][-1]
-
-    functions.run(popart.PyStepIOCallback(take, lambda name: None, give, lambda name: None))
-    for name, array in found.items():
-        close(np.array(got[name]), array)
-    for name, weight in weights_of(functions, model).items():
-        close(weight, weights_of(arrays, model)[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Final", "Sum"])
-def test_other_anchors(kind: str) -> None:
-    model, batches = chain(2), 5
-    names = [model.loss, model.tensors[0][2], "Gradient___w0"]
-    every = run(session(model, names, batches), inputs(batches))
-    for name, array in run(session(model, names, batches, kind=kind), inputs(batches)).items():
-        close(array, every[name][-1] if kind == "Final" else every[name].sum(0))
 
 
 @pytest.mark.parametrize("explicit", [False, True])

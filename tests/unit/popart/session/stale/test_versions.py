@@ -88,12 +88,6 @@ def test_the_rule_for_a_weight_of_one_stage(stages: int) -> None:
         assert expected[str(stage), stage, m, "backward"] == m
 
 
-def test_three_stages_as_a_table() -> None:
-    expected = by_cycles([("0",), ("1",), ("2",)])
-    rows = [[expected[str(stage), stage, m, "forward"] for m in range(COUNT)] for stage in range(3)]
-    assert rows == [[0, 0, 0, 0, 0, 1, 2, 3, 4], [0, 0, 0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6, 7, 8]]
-
-
 @pytest.mark.slow
 def test_rings_hold_as_many_versions_as_are_read() -> None:
     rings = Versions(staging([("a",), ("b",), ("c",)]), ["a", "b", "c"]).begin({name: np.zeros(2, np.float32) for name in "abc"})
