@@ -179,8 +179,7 @@ def test_a_loss_scale_beyond_float16_is_not_cut() -> None:
 
 
 @pytest.mark.slow
-def test_synthetic_inputs_are_zeros() -> None:
-    options = popart.SessionOptions()
+def test_synthetic_inputs_are_zeros(options: popart.SessionOptions) -> None:
     options.syntheticDataMode = popart.SyntheticDataMode.Zeros
     session, x, y = inferred(options)
     anchors = session.initAnchorArrays()
@@ -189,16 +188,14 @@ def test_synthetic_inputs_are_zeros() -> None:
     assert (anchors[y] == 7).all()  # nor do results come back
 
 
-def test_64_bit_integers_without_casts_are_an_error() -> None:
-    options = popart.SessionOptions()
+def test_64_bit_integers_without_casts_are_an_error(options: popart.SessionOptions) -> None:
     inferred(options, kind="INT64")
     options.enableSupportedDataTypeCasting = False
     with pytest.raises(popart.popart_exception, match=r"(?i)int64"):
         inferred(options, kind="INT64")
 
 
-def test_the_state_of_random_numbers_is_read_where_it_may_be() -> None:
-    options = popart.SessionOptions()
+def test_the_state_of_random_numbers_is_read_where_it_may_be(options: popart.SessionOptions) -> None:
     session, _, _ = inferred(options)
     with pytest.raises(popart.popart_runtime_error, match=r"enableLoadAndOffloadRNGState"):
         session.getRNGState()
@@ -207,8 +204,7 @@ def test_the_state_of_random_numbers_is_read_where_it_may_be() -> None:
     session.setRNGState(session.getRNGState())
 
 
-def test_constant_weights_cannot_be_reset() -> None:
-    options = popart.SessionOptions()
+def test_constant_weights_cannot_be_reset(options: popart.SessionOptions) -> None:
     session, _, _ = inferred(options)
     with pytest.raises(popart.popart_runtime_error, match=r"constant"):
         session.writeWeights(popart.PyWeightsIO({}))
@@ -217,8 +213,7 @@ def test_constant_weights_cannot_be_reset() -> None:
     session.writeWeights(popart.PyWeightsIO({}))
 
 
-def test_an_engine_that_is_not_compiled_does_not_run() -> None:
-    options = popart.SessionOptions()
+def test_an_engine_that_is_not_compiled_does_not_run(options: popart.SessionOptions) -> None:
     options.compileEngine = False
     session, x, _ = inferred(options)
     with pytest.raises(popart.popart_runtime_error, match=r"no compiled engine"):
@@ -226,8 +221,7 @@ def test_an_engine_that_is_not_compiled_does_not_run() -> None:
 
 
 @pytest.mark.slow
-def test_executables_are_cached(tmp_path: Path) -> None:
-    options = popart.SessionOptions()
+def test_executables_are_cached(options: popart.SessionOptions, tmp_path: Path) -> None:
     options.enableEngineCaching, options.cachePath = True, str(tmp_path / "cache")
     for _ in range(2):
         inferred(options, device=popart.DeviceManager().acquireAvailableDevice(1, 16))
@@ -236,8 +230,7 @@ def test_executables_are_cached(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_engine_options_ask_for_a_report(tmp_path: Path) -> None:
-    options = popart.SessionOptions()
+def test_engine_options_ask_for_a_report(options: popart.SessionOptions, tmp_path: Path) -> None:
     options.engineOptions["autoReport.directory"] = str(tmp_path)
     session, x, _ = inferred(options, device=model())
     session.run(popart.PyStepIO({x: np.ones((4, 4), np.float32)}, session.initAnchorArrays()))
@@ -250,8 +243,7 @@ def test_engine_options_ask_for_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["reportOptions", "convolutionOptions", "matmulOptions", "lstmOptions"])
-def test_an_unknown_option_of_a_library_is_an_error_of_prepare_device(name: str) -> None:
-    options = popart.SessionOptions()
+def test_an_unknown_option_of_a_library_is_an_error_of_prepare_device(options: popart.SessionOptions, name: str) -> None:
     setattr(options, name, {"showEverything": "true"})
     session, _, _ = inferred(options, prepare=False)
     with pytest.raises(popart.poplar_exception, match=r"Unrecognised option 'showEverything'$"):
@@ -259,8 +251,7 @@ def test_an_unknown_option_of_a_library_is_an_error_of_prepare_device(name: str)
 
 
 @pytest.mark.slow
-def test_cycles_are_counted_where_it_was_asked_for() -> None:
-    options = popart.SessionOptions()
+def test_cycles_are_counted_where_it_was_asked_for(options: popart.SessionOptions) -> None:
 
     def ran() -> popart.InferenceSession:
         session, x, _ = inferred(options, device=model())
@@ -295,8 +286,7 @@ def test_io_tiles_change_the_plan() -> None:
     assert cycles(numIOTiles=8) != cycles()
 
 
-def test_loops_and_copies_in_the_program_allow_overlapped_streams() -> None:
-    builder = popart.Builder()
+def test_loops_and_copies_in_the_program_allow_overlapped_streams(builder: popart.Builder) -> None:
     overlapped = popart.TileSet.IO, popart.ExchangeStrategy.OverlapLoops
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4]), popart.InputSettings(*overlapped))
     with builder.virtualGraph(0):
@@ -321,8 +311,7 @@ def test_partials_change_the_plan() -> None:
     assert cycles(matmulOptions={"partialsType": "half"}) == cycles(partialsTypeMatMuls="half")
 
 
-def test_the_loss_scaling_follows_the_gradients() -> None:
-    builder = popart.Builder()
+def test_the_loss_scaling_follows_the_gradients(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [1, 1]))
     w = builder.addInitializedInputTensor(np.ones((1, 1), np.float16))
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.matmul([x, w])])

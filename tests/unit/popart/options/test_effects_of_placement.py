@@ -118,8 +118,7 @@ def test_phases_follow_each_other() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("enable", [True, False])
-def test_replicas_add_their_gradients(enable: bool) -> None:
-    builder = popart.Builder()
+def test_replicas_add_their_gradients(builder: popart.Builder, enable: bool) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [1]))
     w = builder.addInitializedInputTensor(np.ones(1, np.float32))
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, w])], reduction=popart.ReductionType.Sum)
@@ -143,8 +142,7 @@ def test_what_is_computed_again_takes_time() -> None:
 
 
 @pytest.mark.slow
-def test_shapes_stay_known_where_stages_compute_again() -> None:
-    builder = popart.Builder()
+def test_shapes_stay_known_where_stages_compute_again(builder: popart.Builder) -> None:
     x = y = builder.addInputTensor("FLOAT", [4, WIDTH], "x")
     for ipu in range(2):
         with builder.virtualGraph(ipu):

@@ -72,8 +72,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         options.automaticLossScalingSettings.foo = 1
 
 
-def test_a_dict_is_changed_in_place_and_checked() -> None:
-    options = SessionOptions()
+def test_a_dict_is_changed_in_place_and_checked(options: SessionOptions) -> None:
     given = {"a": "1"}
     options.engineOptions = given
     options.engineOptions["b"] = "2"
@@ -100,8 +99,7 @@ def test_a_record_that_is_assigned_is_copied_and_a_nested_one_is_live() -> None:
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda options: options.copied(), lambda o: pickle.loads(pickle.dumps(o))])
-def test_a_copy_shares_nothing(how: Any) -> None:
-    options = SessionOptions()
+def test_a_copy_shares_nothing(options: SessionOptions, how: Any) -> None:
     options.engineOptions["a"] = "b"
     options.automaticLossScalingSettings.toTrackTensors = ["x"]
     twin: SessionOptions = how(options)
@@ -112,8 +110,7 @@ def test_a_copy_shares_nothing(how: Any) -> None:
     assert not twin.same_as(options)
 
 
-def test_what_was_changed_is_shown() -> None:
-    options = SessionOptions()
+def test_what_was_changed_is_shown(options: SessionOptions) -> None:
     assert repr(options) == "SessionOptions()"
     options.accumulationFactor = 4
     options.hardwareInstrumentations = set()

@@ -65,8 +65,7 @@ def test_the_group_of_a_location_is_a_copy() -> None:
         wrong.shardingDomain = 1
 
 
-def test_locations_of_single_tensors() -> None:
-    options = SessionOptions()
+def test_locations_of_single_tensors(options: SessionOptions) -> None:
     options.tensorLocationSettingsOverride["w"] = TensorLocation(OFF_CHIP)
     assert options.tensorLocationSettingsOverride == {"w": TensorLocation(OFF_CHIP)}
     wrong: Any = options.tensorLocationSettingsOverride

@@ -15,8 +15,7 @@ def test_the_interface_has_104_names() -> None:
     assert all(hasattr(SessionOptions, name) for name in (*ALIASES, *METHODS))
 
 
-def test_defaults_are_the_originals() -> None:
-    options = SessionOptions()
+def test_defaults_are_the_originals(options: SessionOptions) -> None:
     assert (options.accumulationFactor, options.replicatedGraphCount, options.globalReplicationFactor) == (1, 1, 1)
     assert options.accumulationAndReplicationReductionType is ReductionType.Sum
     assert options.meanAccumulationAndReplicationReductionStrategy is MeanReductionStrategy.Post
@@ -43,16 +42,14 @@ def test_defaults_are_the_originals() -> None:
     }
 
 
-def test_explicit_ir_is_three_options() -> None:
-    options = SessionOptions()
+def test_explicit_ir_is_three_options(options: SessionOptions) -> None:
     options.enableExplicitIR(True)
     assert (options.useHostCopyOps, options.enableExplicitMainLoops, options.explicitRecomputation) == (True, True, True)
     options.enableExplicitIR(False)
     assert options.changed() == {}
 
 
-def test_the_replicas_of_all_processes() -> None:
-    options = SessionOptions()
+def test_the_replicas_of_all_processes(options: SessionOptions) -> None:
     options.replicatedGraphCount = 4
     assert options.getGlobalReplicationFactor() == 1
     options.enableReplicatedGraphs = True
@@ -61,8 +58,7 @@ def test_the_replicas_of_all_processes() -> None:
     assert options.getGlobalReplicationFactor() == 8
 
 
-def test_old_names_set_the_new_ones_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    options = SessionOptions()
+def test_old_names_set_the_new_ones_and_say_so(options: SessionOptions, capsys: pytest.CaptureFixture[str]) -> None:
     options.defaultPrefetchBufferingDepth = 3
     assert "defaultPrefetchBufferingDepth has been deprecated" in capsys.readouterr().err
     options.prefetchBufferingDepthMap = {"x": 2}
@@ -80,8 +76,7 @@ def test_a_cache_directory_of_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert SessionOptions().cachePath == "/two"
 
 
-def test_options_that_change_no_program_share_executables() -> None:
-    options = SessionOptions()
+def test_options_that_change_no_program_share_executables(options: SessionOptions) -> None:
     options.cachePath, options.enableOutlining, options.logDir = "elsewhere", False, "here"
     options.engineOptions["autoReport.all"] = "true"
     assert options.of_program() == {}

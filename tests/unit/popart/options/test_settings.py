@@ -82,8 +82,7 @@ def test_transformations_by_checkpoint() -> None:
     assert settings.customTransformApplierSettings == {"Fwd0": ["Transform A", "Transform B"], "Fwd1": ["Transform C"]}
 
 
-def test_a_number_of_io_tiles_is_a_number() -> None:
-    options = SessionOptions()
+def test_a_number_of_io_tiles_is_a_number(options: SessionOptions) -> None:
     options.numIOTiles = NumIOTiles(16)  # what has __index__ is a number
     assert options.numIOTiles == 16
     assert NumIOTiles(3) == 3 == int(NumIOTiles(3))

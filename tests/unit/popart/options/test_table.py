@@ -124,8 +124,7 @@ def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name:
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(replicas: int) -> None:
-    options = SessionOptions()
+def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(options: SessionOptions, replicas: int) -> None:
     options.enableDistributedReplicatedGraphs, options.globalReplicationFactor = True, replicas
     options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
     options.require_supported(training=True)
@@ -133,8 +132,7 @@ def test_a_process_that_has_all_replicas_may_say_that_they_are_distributed(repli
 
 
 @pytest.mark.parametrize("name", NO_EFFECT)
-def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = SessionOptions()
+def test_a_value_without_effect_is_taken(options: SessionOptions, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for other in OTHER_FLAGS.get(name, ()):
         setattr(options, other, True)
     setattr(options, name, NO_EFFECT[name])
@@ -154,8 +152,7 @@ PLACED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", PLACED)
-def test_places_count_with_and_without_virtual_graphs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = SessionOptions()
+def test_places_count_with_and_without_virtual_graphs(options: SessionOptions, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     setattr(options, name, PLACED[name])
     for mode in (enums.VirtualGraphMode.Off, enums.VirtualGraphMode.Manual):
         options.virtualGraphMode = mode

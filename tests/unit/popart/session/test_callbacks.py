@@ -145,8 +145,7 @@ def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_random_numbers_are_the_same_by_both_ways() -> None:
-    builder = popart.Builder()
+def test_random_numbers_are_the_same_by_both_ways(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [64])
     y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
     w = builder.addInitializedInputTensor(np.ones(64, np.float32))

@@ -102,8 +102,7 @@ def test_variables_alone_go_to_a_file_and_back(tmp_path: Path) -> None:
         ("output_channels", 3, r"^Invalid serialisation factor 3 for output channels dim 4\. output_channels dim should be"),
     ],
 )
-def test_a_factor_that_does_not_divide_is_an_error(mode: str, factor: int, message: str) -> None:
-    builder = popart.Builder()
+def test_a_factor_that_does_not_divide_is_an_error(builder: popart.Builder, mode: str, factor: int, message: str) -> None:
     x, y = (builder.addInputTensor(popart.TensorInfo("FLOAT", shape)) for shape in ([2, 3], [3, 4]))
     out = builder.aiOnnx.matmul([x, y])
     builder.setSerializeMatMul({out}, mode, factor)
@@ -111,8 +110,7 @@ def test_a_factor_that_does_not_divide_is_an_error(mode: str, factor: int, messa
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())
 
 
-def test_a_pattern_that_does_not_exist_is_an_error() -> None:
-    builder = popart.Builder()
+def test_a_pattern_that_does_not_exist_is_an_error(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
     out = builder.aiOnnx.identity([x])
     builder.excludePatterns(out, ["ThisPatternDoesNotExist"])

@@ -153,8 +153,7 @@ def test_an_executable_is_refused_by_a_device_with_another_sync_pattern(
         placed(sharded, first).loadExecutable(str(path))
 
 
-def test_the_executable_of_another_session_is_refused(model: Model, executable: Path) -> None:
-    builder = popart.Builder()
+def test_the_executable_of_another_session_is_refused(builder: popart.Builder, model: Model, executable: Path) -> None:
     x = builder.addInputTensor("FLOAT", [2, 3], "input")
     w = builder.addInitializedInputTensor(WEIGHT, "w")
     y = builder.aiOnnx.matmul([x, w])
@@ -351,8 +350,7 @@ def test_a_damaged_file_in_the_cache_is_compiled_anew(model: Model, tmp_path: Pa
         same(found, expected)
 
 
-def test_a_program_that_prints_cannot_be_saved(tmp_path: Path) -> None:
-    builder = popart.Builder()
+def test_a_program_that_prints_cannot_be_saved(builder: popart.Builder, tmp_path: Path) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     y = builder.aiGraphcore.printtensor([x])
     session = inference(builder.getModelProto(), {y: "All"}, device=offline(), prepare=False)

@@ -142,8 +142,7 @@ def test_a_model_that_is_none_is_told_before_a_missing_anchor() -> None:
 
 
 @pytest.mark.parametrize(("size", "text"), [("batch", "batch"), (-1, "-1")])
-def test_an_open_dimension_is_named(size: int | str, text: str) -> None:
-    builder = popart.Builder()
+def test_an_open_dimension_is_named(builder: popart.Builder, size: int | str, text: str) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2, 3]), "x")
     out = builder.aiOnnx.add([x, x])
     model = onnx.ModelProto.FromString(builder.getModelProto())

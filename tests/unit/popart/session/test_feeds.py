@@ -1,4 +1,4 @@
-"""Arrays of a step: sizes, types, names, and what is checked."""
+"""Arrays of a step: sizes, types, names, what is checked, and what each return type gives."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def doubled(kind: str = "FLOAT", batches: int = 1, **changes: Any) -> tuple[popa
     return inference(builder.getModelProto(), {y: "All"}, batches=batches, **changes), x, y
 
 
-def test_the_anchors_return_type_is_in_the_error() -> None:
-    builder = popart.Builder()
+def test_the_anchors_return_type_is_in_the_error(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     y = builder.aiOnnx.add([x, x])
     session = inference(builder.getModelProto(), {y: popart.AnchorReturnType("EveryN", 2)}, batches=4)
@@ -120,8 +119,7 @@ def test_anchors_are_copies_of_their_own() -> None:
     assert first.flags.writeable
 
 
-def test_scalars_and_lists_are_taken_as_arrays() -> None:
-    builder = popart.Builder()
+def test_scalars_and_lists_are_taken_as_arrays(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [])
     y = builder.aiOnnx.add([x, x])
     session = inference(builder.getModelProto(), {y: "All"})
@@ -148,8 +146,9 @@ def test_every_nth_counts_microbatches(accumulation: int) -> None:
 @pytest.mark.parametrize(
     ("batches", "accumulation", "shape"), [(1, 1, (1, 1, 3)), (5, 1, (5, 1, 1, 3)), (1, 2, (2, 1, 1, 3)), (5, 2, (5, 2, 1, 1, 3))]
 )
-def test_only_leading_dimensions_of_size_1_are_left_out(batches: int, accumulation: int, shape: tuple[int, ...]) -> None:
-    builder = popart.Builder()
+def test_only_leading_dimensions_of_size_1_are_left_out(
+    builder: popart.Builder, batches: int, accumulation: int, shape: tuple[int, ...]
+) -> None:
     x = builder.addInputTensor("FLOAT", [1, 1, 3])
     w = builder.addInitializedInputTensor(np.ones(3, np.float32))
     y = builder.aiOnnx.mul([x, w])
@@ -158,8 +157,7 @@ def test_only_leading_dimensions_of_size_1_are_left_out(batches: int, accumulati
     assert session.initAnchorArrays()[y].shape == shape
 
 
-def test_arrays_of_anchors_have_the_tensors_types() -> None:
-    builder = popart.Builder()
+def test_arrays_of_anchors_have_the_tensors_types(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT16", [2, 2])
     top, places = builder.aiOnnx.topk([x, builder.aiOnnx.constant(np.array([1], np.int64))])
     equal = builder.aiOnnx.equal([x, x])

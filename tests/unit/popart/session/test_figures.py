@@ -1,4 +1,4 @@
-"""Cycles, reports and memory of sessions on an emulated machine."""
+"""Cycles, reports and memory of sessions on an emulated machine, and blocks that watch sessions."""
 
 from __future__ import annotations
 

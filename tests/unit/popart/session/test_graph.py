@@ -94,8 +94,7 @@ def test_dropout_does_nothing_in_inference() -> None:
 # ------------------------------------------------------------------------------------------------------- graphs in graphs
 
 
-def test_a_loop_has_values_and_gradients() -> None:
-    builder = popart.Builder()
+def test_a_loop_has_values_and_gradients(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.array([2, 3], np.float32), "w")
     trips, going = builder.aiOnnx.constant(np.array(3, np.int64)), builder.aiOnnx.constant(np.array(True))
@@ -116,8 +115,7 @@ def test_a_loop_has_values_and_gradients() -> None:
     same(found["Gradient___" + x], [8, 27])
 
 
-def test_a_graph_that_is_called_twice_has_the_sum_of_both_gradients() -> None:
-    builder = popart.Builder()
+def test_a_graph_that_is_called_twice_has_the_sum_of_both_gradients(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.array([2, 3], np.float32), "w")
     callee = builder.createSubgraphBuilder()
@@ -134,8 +132,7 @@ def test_a_graph_that_is_called_twice_has_the_sum_of_both_gradients() -> None:
     same(found["Gradient___w"], [4, 12])
 
 
-def test_a_shape_that_depends_on_an_input_is_refused_by_its_name() -> None:
-    builder = popart.Builder()
+def test_a_shape_that_depends_on_an_input_is_refused_by_its_name(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [4])
     shape = builder.addInputTensor("INT64", [2])
     y = builder.aiOnnx.reshape([x, shape])
@@ -143,8 +140,7 @@ def test_a_shape_that_depends_on_an_input_is_refused_by_its_name() -> None:
         inference(builder.getModelProto(), {y: "All"}, prepare=False)
 
 
-def test_a_shape_that_is_an_initialiser_is_a_constant() -> None:
-    builder = popart.Builder()
+def test_a_shape_that_is_an_initialiser_is_a_constant(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [4])
     shape = builder.addInitializedInputTensor(np.array([2, 2], np.int64), "shape")
     y = builder.aiOnnx.reshape([x, shape])

@@ -34,8 +34,7 @@ def test_unknown_anchors_are_named_with_those_that_there_are() -> None:
             training(model, {name: "All"}, prepare=False)
 
 
-def test_a_tensor_that_does_not_lead_to_the_loss_has_no_gradient() -> None:
-    builder = popart.Builder()
+def test_a_tensor_that_does_not_lead_to_the_loss_has_no_gradient(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
     unused = builder.addInitializedInputTensor(np.ones(2, np.float32), "unused")
@@ -51,8 +50,7 @@ def test_a_tensor_that_does_not_lead_to_the_loss_has_no_gradient() -> None:
     assert (found["w"] < 1).all()
 
 
-def test_a_model_of_which_nothing_is_left_is_refused() -> None:
-    builder = popart.Builder()
+def test_a_model_of_which_nothing_is_left_is_refused(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     builder.aiOnnx.add([x, x])
     with pytest.raises(popart.popart_exception, match=r"^All operations in the main graph were pruned, nothing to compute") as raised:

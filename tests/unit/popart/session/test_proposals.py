@@ -125,8 +125,7 @@ def test_what_a_model_has_already_is_compared() -> None:
         proposal.annotate(builder)
 
 
-def test_operators_that_share_a_variable_stay_together() -> None:
-    builder = popart.Builder()
+def test_operators_that_share_a_variable_stay_together(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [4, 8])
     tied = builder.addInitializedInputTensor(np.ones((8, 8), np.float32), "tied")
     own = builder.addInitializedInputTensor(np.ones((8, 8), np.float32), "own")
@@ -138,8 +137,7 @@ def test_operators_that_share_a_variable_stay_together() -> None:
     assert proposal.notes[0].startswith("5 stages were asked for: ")
 
 
-def test_operators_of_known_results_cost_nothing_and_go_with_the_next() -> None:
-    builder = popart.Builder()
+def test_operators_of_known_results_cost_nothing_and_go_with_the_next(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [4, 8])
     shape = builder.aiOnnx.constant(np.array([8, 4], np.int64))
     y = builder.aiOnnx.relu([builder.aiOnnx.reshape([builder.aiOnnx.sin([x]), shape])])

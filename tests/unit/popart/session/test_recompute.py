@@ -69,8 +69,7 @@ def test_the_stage_of_the_loss_computes_nothing_again_behind_its_last_mark(kind:
     assert Built().kept(kind, stage=1) is None
 
 
-def test_before_the_last_mark_the_stage_of_the_loss_computes_again() -> None:
-    builder = popart.Builder()
+def test_before_the_last_mark_the_stage_of_the_loss_computes_again(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, WIDTH], "x")
     w = [builder.addInitializedInputTensor(np.ones((WIDTH, WIDTH), np.float32), f"w{layer}") for layer in range(3)]
     with builder.virtualGraph(0), builder.pipelineStage(0):

@@ -145,8 +145,7 @@ def test_each_replicas_piece_is_a_call(accumulation: int) -> None:
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_all_replicas_get_a_broadcast_input(accumulation: int) -> None:
-    builder = popart.Builder()
+def test_all_replicas_get_a_broadcast_input(builder: popart.Builder, accumulation: int) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), popart.InputSettings(popart.ReplicatedStreamMode.Broadcast), "x")
     own = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "own")
     y = builder.aiOnnx.add([x, own])
@@ -243,8 +242,7 @@ def test_a_replicated_step_takes_an_ipu_for_each_replica() -> None:
     assert session.getCycleCount() > 0
 
 
-def test_an_input_that_no_operator_reads_need_not_be_given() -> None:
-    builder = popart.Builder()
+def test_an_input_that_no_operator_reads_need_not_be_given(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "x")
     builder.addInputTensor(popart.TensorInfo("FLOAT", [3]), "unread")
     y = builder.aiOnnx.neg([x])

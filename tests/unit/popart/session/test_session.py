@@ -59,8 +59,7 @@ def test_what_is_no_optimizer_is_a_type_error() -> None:
         training(model).updateOptimizerFromHost(given)
 
 
-def test_a_weight_with_the_name_of_the_optimisers_state_is_refused() -> None:
-    builder = popart.Builder()
+def test_a_weight_with_the_name_of_the_optimisers_state_is_refused(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
     other = builder.addInitializedInputTensor(np.ones(2, np.float32), "Accl___w")
@@ -214,8 +213,7 @@ def test_a_session_without_random_numbers_has_no_seed(capsys: pytest.CaptureFixt
     assert "Trying to get the random seed, but this session has no random behaviour" in capsys.readouterr().err
 
 
-def test_a_seed_needs_a_prepared_session() -> None:
-    builder = popart.Builder()
+def test_a_seed_needs_a_prepared_session(builder: popart.Builder) -> None:
     y = builder.aiOnnx.dropout([builder.addInputTensor("FLOAT", [2])], 1, 0.5)[0]
     session = inference(builder.getModelProto(), {y: "All"}, prepare=False)
     for call in (lambda: session.setRandomSeed(1), session.getRandomSeed):
@@ -300,8 +298,7 @@ def test_with_synthetic_data_nothing_comes_or_goes(mode: popart.SyntheticDataMod
 # --------------------------------------------------------------------------------------------------------- failing programs
 
 
-def test_a_program_that_stops_leaves_the_weights_as_they_were() -> None:
-    builder = popart.Builder()
+def test_a_program_that_stops_leaves_the_weights_as_they_were(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 3])
     stop = builder.addInputTensor("BOOL", [])
     w = builder.addInitializedInputTensor(WEIGHT, "w")

@@ -101,8 +101,7 @@ def test_a_batch_has_as_many_rows_as_parts(factor: int, message: str) -> None:
     _session({"batchSerializationSettings": settings}, shape=())
 
 
-def test_the_batch_of_a_recurrent_operator_stands_behind_the_sequence() -> None:
-    builder = popart.Builder()
+def test_the_batch_of_a_recurrent_operator_stands_behind_the_sequence(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [5, 2, 3]), "x")
     weights = [builder.addInitializedInputTensor(np.zeros((1, 4, width), np.float32)) for width in (3, 1)]
     y = builder.aiOnnx.lstm([x, *weights], 3)[0]

@@ -27,8 +27,7 @@ def products(made: Any) -> tuple[Superstep, Superstep]:
     return first, second
 
 
-def test_a_products_gradient_is_tuned_as_it_is() -> None:
-    builder = popart.Builder()
+def test_a_products_gradient_is_tuned_as_it_is(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
     hidden = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(X[:4, :4])])
     builder.setPartialsType(hidden, "half")
@@ -42,8 +41,7 @@ def test_a_products_gradient_is_tuned_as_it_is() -> None:
     assert sum("ipu_partials_type" in line for line in dots) == 2  # the product, and that for the weight
 
 
-def test_an_option_with_a_wrong_value_is_an_error_of_prepare_device() -> None:
-    builder = popart.Builder()
+def test_an_option_with_a_wrong_value_is_an_error_of_prepare_device(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
     out = builder.aiOnnx.matmul([x, x])
     options = popart.SessionOptions()
@@ -54,8 +52,7 @@ def test_an_option_with_a_wrong_value_is_an_error_of_prepare_device() -> None:
         made.prepareDevice()
 
 
-def test_a_wrong_value_names_the_operator_and_the_bound() -> None:
-    builder = popart.Builder()
+def test_a_wrong_value_names_the_operator_and_the_bound(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [SIZE, SIZE]))
     out = builder.aiOnnx.matmul([x, x])
     builder.addNodeAttribute("__available_memory", 1.5, {out})

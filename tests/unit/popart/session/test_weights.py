@@ -136,8 +136,7 @@ def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_saved_model_is_one_that_others_read(tmp_path: Path) -> None:
-    builder = popart.Builder()
+def test_a_saved_model_is_one_that_others_read(builder: popart.Builder, tmp_path: Path) -> None:
     x = builder.addInputTensor("FLOAT", [2, 3])
     w = builder.addInitializedInputTensor(WEIGHT, "w")
     y = builder.aiOnnx.matmul([x, w])

@@ -74,8 +74,7 @@ def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
         np.testing.assert_allclose(state.params[stage][name], weights[name] - 0.1 * gradients[name], rtol=1e-4, atol=1e-5)
 
 
-def test_arrays_in_a_stage_become_its_auxiliary_state() -> None:
-    builder = popart.Builder()
+def test_arrays_in_a_stage_become_its_auxiliary_state(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 2], "x")
     added = builder.aiOnnx.add([x, builder.aiOnnx.constant(np.array([[1, 2], [3, 4]], np.float32), "c")])
     y = builder.aiOnnx.mul([added, builder.aiOnnx.constant(np.float32(2), "two")])

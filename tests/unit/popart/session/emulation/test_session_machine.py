@@ -205,8 +205,7 @@ def test_the_first_call_takes_what_the_others_take() -> None:
         assert emulation.cycles() == first
 
 
-def test_an_anchor_whose_value_is_known_is_in_no_program() -> None:
-    builder = popart.Builder()
+def test_an_anchor_whose_value_is_known_is_in_no_program(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [4, 4])
     size, y = builder.aiOnnx.shape([x]), builder.aiOnnx.relu([x])
     session = popart.InferenceSession(

@@ -59,8 +59,7 @@ def test_operators_of_inner_graphs_have_virtual_graphs_too() -> None:
     assert plan(calling(0), training=False, **PIPELINED).staging.kind == "pipelined"
 
 
-def test_what_is_known_before_needs_no_virtual_graph() -> None:
-    builder = popart.Builder()
+def test_what_is_known_before_needs_no_virtual_graph(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 3], "x")
     size = builder.aiOnnx.concat([builder.aiOnnx.constant(np.array([3])), builder.aiOnnx.constant(np.array([2]))], 0)
     y = builder.aiOnnx.reshape([x, size])
@@ -71,8 +70,7 @@ def test_what_is_known_before_needs_no_virtual_graph() -> None:
     assert [stage.ipu for stage in staging.stages] == [0, 1]
 
 
-def test_what_is_made_of_constant_weights_needs_no_virtual_graph() -> None:
-    builder = popart.Builder()
+def test_what_is_made_of_constant_weights_needs_no_virtual_graph(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 2], "x")
     w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "w")
     y = builder.aiOnnx.matmul([x, builder.aiOnnx.transpose([w])])
@@ -156,8 +154,7 @@ def test_a_pipeline_is_at_least_as_deep_as_it_has_stages(training: bool, stages:
         assert plan(model, options(**PIPELINED, accumulation=depth), batches=1).staging.kind == "pipelined"
 
 
-def test_a_stage_without_weights_has_no_backward_pass() -> None:
-    builder = popart.Builder()
+def test_a_stage_without_weights_has_no_backward_pass(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 2], "x")
     w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "w")
     with builder.virtualGraph(0):
@@ -211,8 +208,7 @@ def test_single_operators_are_not_computed_again_in_a_pipeline() -> None:
     assert plan(recomputing(popart.RecomputeType.Checkpoint), chosen).staging.kind == "sharded"
 
 
-def test_a_stage_is_not_computed_again_twice() -> None:
-    builder = popart.Builder()
+def test_a_stage_is_not_computed_again_twice(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2, 2], "x")
     w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "w")
     with builder.virtualGraph(0), builder.pipelineStage(0):

@@ -112,8 +112,7 @@ def test_each_operator_has_the_ipu_and_the_number_of_its_stage() -> None:
     assert [number for _, number in places(merged)] == [0, 0, 1, 1]
 
 
-def test_the_copy_of_a_float16_loss_runs_where_the_loss_does() -> None:
-    builder = popart.Builder()
+def test_the_copy_of_a_float16_loss_runs_where_the_loss_does(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT16", [2, 2], "x")
     with builder.virtualGraph(0):
         y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(np.ones((2, 2), np.float16), "w")])

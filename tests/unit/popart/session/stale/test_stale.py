@@ -264,8 +264,7 @@ def test_replicas_with_equal_inputs_are_one_with_twice_the_learning_rate() -> No
         close(weight, weights_of(one, model)[name])
 
 
-def test_statistics_of_a_batch_norm_are_those_of_each_microbatch_in_turn() -> None:
-    builder = popart.Builder()
+def test_statistics_of_a_batch_norm_are_those_of_each_microbatch_in_turn(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [ROWS, WIDTH, 1], "x")
     values = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
     made = [builder.addInitializedInputTensor(np.full(WIDTH, value, np.float32), name) for name, value in values.items()]

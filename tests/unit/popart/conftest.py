@@ -1,0 +1,17 @@
+"""A builder and options in which nothing is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilestep import popart
+
+
+@pytest.fixture
+def builder() -> popart.Builder:
+    return popart.Builder()
+
+
+@pytest.fixture
+def options() -> popart.SessionOptions:
+    return popart.SessionOptions()
