@@ -41,9 +41,22 @@ def test_costs_add_up() -> None:
     assert both.cycles == 12
 
 
-def test_copy_in_place_by_hand() -> None:
-    # 16,000 B on four tiles: 4,000 B at 8 B a cycle, after the call.
-    assert parts(estimate(work("copy", "f32[4000]", "f32[4000]"), TOY)) == (288 + 500, 0, 1000)
+@pytest.mark.parametrize(
+    ("moves", "cycles"),
+    [
+        # 16,000 B on four tiles: 4,000 B at 8 B a cycle, after the call.
+        (work("copy", "f32[4000]", "f32[4000]"), (288 + 500, 0, 1000)),
+        # A slice and a concatenation receive their result, padding its operand, and a broadcast no more than its source.
+        (work("slice", "f32[9000]", "f32[4000]"), (288 + 500, 1000, 1100)),
+        (work("concatenate", "f32[1000] f32[3000]", "f32[4000]"), (288 + 500, 1000, 1100)),
+        (work("pad", "f32[2000] f32[]", "f32[4000]"), (288 + 500, 501, 1100)),
+        (work("broadcast", "f32[]", "f32[4000]"), (288 + 500, 1, 1100)),
+        (work("broadcast", "f32[2000]", "f32[2000,2]"), (288 + 500, 1000, 1100)),
+    ],
+    ids=lambda value: value.opcode if isinstance(value, Work) else "",
+)
+def test_moves_by_hand(moves: Work, cycles: tuple[int, int, int]) -> None:
+    assert parts(estimate(moves, TOY)) == cycles
 
 
 def test_copy_into_another_layout_is_a_transposition() -> None:
@@ -85,23 +98,9 @@ def test_rearrangement_scales_with_the_tiles_copy_width() -> None:
     assert rearrange_cycles(1000, 64, BOW) == pytest.approx(587 + 440.4)
 
 
-def test_slice_and_concatenate_receive_their_result() -> None:
-    assert parts(estimate(work("slice", "f32[9000]", "f32[4000]"), TOY)) == (288 + 500, 1000, 1100)
-    assert parts(estimate(work("concatenate", "f32[1000] f32[3000]", "f32[4000]"), TOY)) == (288 + 500, 1000, 1100)
-
-
 def test_whole_words_are_received_in_place() -> None:
     assert estimate(work("concatenate", "f16[100,20] f16[100,20]", "f16[100,40]"), TOY).temporary_tile_bytes == 0
     assert estimate(work("concatenate", "f16[100,21] f16[100,19]", "f16[100,40]"), TOY).temporary_tile_bytes == 2000
-
-
-def test_pad_receives_its_operand_and_writes_its_result() -> None:
-    assert parts(estimate(work("pad", "f32[2000] f32[]", "f32[4000]"), TOY)) == (288 + 500, 501, 1100)
-
-
-def test_broadcast_receives_no_more_than_its_source() -> None:
-    assert parts(estimate(work("broadcast", "f32[]", "f32[4000]"), TOY)) == (288 + 500, 1, 1100)
-    assert parts(estimate(work("broadcast", "f32[2000]", "f32[2000,2]"), TOY)) == (288 + 500, 1000, 1100)
 
 
 def test_adding_inside_a_ring_of_ipus_by_hand() -> None:

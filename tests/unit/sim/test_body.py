@@ -25,62 +25,48 @@ def branch(*arms: Node, site: int | None = None) -> Branch:
 
 
 NOTHING = Counts()
+CYCLES: dict[str, tuple[tuple[Node, ...], dict[tuple[int, int], int], BodyCycles]] = {
+    "kinds of supersteps are added": ((superstep(1, 2, 3), superstep(10, 20, 30)), {}, BodyCycles(compute=11, exchange=22, sync=33)),
+    "static loops multiply": ((loop(superstep(1), loop(superstep(5), trips=4), trips=3),), {}, BodyCycles(compute=3 * (1 + 4 * 5))),
+    "a loop of no trips costs nothing": ((loop(superstep(1), trips=0),), {}, BodyCycles()),
+    "a counted loop costs its count which nothing multiplies": (
+        (loop(loop(superstep(5), site=0), superstep(1), trips=3),),
+        {(0, 0): 7},
+        BodyCycles(compute=7 * 5 + 3),
+    ),
+    "a static loop inside a counted one multiplies the count": (
+        (loop(loop(superstep(5), trips=2), site=0),),
+        {(0, 0): 7},
+        BodyCycles(compute=7 * 2 * 5),
+    ),
+    "a counted branch costs each arm as often as it was taken": (
+        (loop(branch(superstep(5), superstep(50), site=1), trips=10),),
+        {(1, 0): 8, (1, 1): 2},
+        BodyCycles(compute=8 * 5 + 2 * 50),
+    ),
+    "a branch that is not counted takes its dearest arm": (
+        (loop(branch(superstep(5), superstep(30, 20), superstep(49)), trips=2),),
+        {},
+        BodyCycles(compute=60, exchange=40),
+    ),
+    "what is counted inside an arm counts whichever arm is dearest": (
+        (branch(superstep(100), loop(superstep(7), site=3)),),
+        {(3, 0): 2},
+        BodyCycles(compute=100 + 14),
+    ),
+    "a loop neither static nor counted runs once": ((loop(superstep(9)),), {}, BodyCycles(compute=9)),
+    "a branch without arms costs nothing": ((branch(),), {}, BodyCycles()),
+}
 
 
-def test_kinds_of_supersteps_are_added() -> None:
-    assert cost(superstep(1, 2, 3), superstep(10, 20, 30)).cycles(NOTHING) == BodyCycles(compute=11, exchange=22, sync=33)
+@pytest.mark.parametrize(("nodes", "times", "wanted"), CYCLES.values(), ids=CYCLES)
+def test_cycles_of_a_tree(nodes: tuple[Node, ...], times: dict[tuple[int, int], int], wanted: BodyCycles) -> None:
+    assert cost(*nodes).cycles(Counts(times=times)) == wanted
 
 
-def test_static_loops_multiply() -> None:
-    assert cost(loop(superstep(1), loop(superstep(5), trips=4), trips=3)).cycles(NOTHING).compute == 3 * (1 + 4 * 5)
-
-
-def test_a_loop_of_no_trips_costs_nothing() -> None:
-    assert cost(loop(superstep(1), trips=0)).cycles(NOTHING).total == 0
-
-
-def test_a_counted_loop_costs_its_count_which_nothing_multiplies() -> None:
-    tree = cost(loop(loop(superstep(5), site=0), superstep(1), trips=3))
-    assert tree.cycles(Counts(times={(0, 0): 7})).compute == 7 * 5 + 3
-
-
-def test_a_static_loop_inside_a_counted_one_multiplies_the_count() -> None:
-    assert cost(loop(loop(superstep(5), trips=2), site=0)).cycles(Counts(times={(0, 0): 7})).compute == 7 * 2 * 5
-
-
-def test_a_counted_branch_costs_each_arm_as_often_as_it_was_taken() -> None:
-    tree = cost(loop(branch(superstep(5), superstep(50), site=1), trips=10))
-    assert tree.cycles(Counts(times={(1, 0): 8, (1, 1): 2})).compute == 8 * 5 + 2 * 50
-
-
-def test_a_branch_that_is_not_counted_takes_its_dearest_arm() -> None:
-    tree = cost(loop(branch(superstep(5), superstep(30, 20), superstep(49)), trips=2))
-    assert tree.cycles(NOTHING) == BodyCycles(compute=60, exchange=40)
-
-
-def test_what_is_counted_inside_an_arm_counts_whichever_arm_is_dearest() -> None:
-    tree = cost(branch(superstep(100), loop(superstep(7), site=3)))
-    assert tree.cycles(Counts(times={(3, 0): 2})).compute == 100 + 14
-
-
-def test_a_loop_neither_static_nor_counted_runs_once() -> None:
-    assert cost(loop(superstep(9))).cycles(NOTHING).compute == 9
-
-
-def test_a_branch_without_arms_costs_nothing() -> None:
-    assert cost(branch()).cycles(NOTHING).total == 0
-
-
-def test_a_host_call_is_a_transfer_each_way() -> None:
-    assert cost(HostCall(name="callback", scope="", bytes_to_host=30, bytes_from_host=8)).fixed.host_call == 30 + 5 + 8 + 5
-
-
-def test_an_outfeed_is_one_transfer() -> None:
-    assert cost(HostCall(name="outfeed", scope="", bytes_to_host=30, bytes_from_host=0)).fixed.host_call == 30 + 5
-
-
-def test_a_host_call_without_bytes_still_takes_a_latency() -> None:
-    assert cost(HostCall(name="callback", scope="", bytes_to_host=0, bytes_from_host=0)).fixed.host_call == 5
+@pytest.mark.parametrize(("to_host", "from_host", "cycles"), [(30, 8, 30 + 5 + 8 + 5), (30, 0, 30 + 5), (0, 0, 5)])
+def test_a_host_call_is_a_transfer_each_way_and_at_least_a_latency(to_host: int, from_host: int, cycles: int) -> None:
+    assert cost(HostCall(name="call", scope="", bytes_to_host=to_host, bytes_from_host=from_host)).fixed.host_call == cycles
 
 
 def test_ipus_of_one_machine_share_its_host_link_in_a_host_call() -> None:

@@ -10,47 +10,21 @@ from hypothesis import strategies as st
 
 from tilestep.sim.channel import MAX_BUSY_SPANS, Channel
 
+BOOKINGS = {  # name -> (ready, duration) of each transfer, where each ends, and the spans that are busy then
+    "a transfer starts when it is ready and the link is free": ([(10, 5), (12, 5), (20, 1)], [15, 20, 21], ((10, 21),)),
+    "one booked early but ready late lets others pass": ([(1000, 50), (0, 30)], [1050, 30], ((0, 30), (1000, 1050))),
+    "one that does not fit in front goes on behind": ([(10, 10), (0, 15)], [20, 25], ((0, 25),)),
+    "one that fills the gap exactly ends where the gap does": ([(10, 10), (0, 10)], [20, 10], ((0, 20),)),
+    "one uses several gaps": ([(10, 10), (30, 10), (60, 10), (5, 20)], [20, 40, 70, 45], ((5, 45), (60, 70))),
+    "nothing to send takes no time even when the link is busy": ([(0, 10), (3, 0)], [10, 3], ((0, 10),)),
+}
 
-def test_a_transfer_starts_when_it_is_ready_and_the_link_is_free() -> None:
+
+@pytest.mark.parametrize(("transfers", "ends", "spans"), BOOKINGS.values(), ids=BOOKINGS)
+def test_transfers_are_booked(transfers: list[tuple[int, int]], ends: list[int], spans: tuple[tuple[int, int], ...]) -> None:
     channel = Channel()
-    assert channel.book(10, 5) == 15
-    assert channel.book(12, 5) == 20  # waits for the first
-    assert channel.book(20, 1) == 21
-
-
-def test_a_transfer_booked_early_but_ready_late_lets_others_pass() -> None:
-    channel = Channel()
-    assert channel.book(1000, 50) == 1050
-    assert channel.book(0, 30) == 30
-
-
-def test_a_transfer_that_does_not_fit_in_front_goes_on_behind() -> None:
-    channel = Channel()
-    channel.book(10, 10)
-    assert channel.book(0, 15) == 25  # 0..10, then 20..25
-    assert channel.busy_spans() == ((0, 25),)
-
-
-def test_a_transfer_that_fills_the_gap_exactly_ends_where_the_gap_does() -> None:
-    channel = Channel()
-    channel.book(10, 10)
-    assert channel.book(0, 10) == 10
-    assert channel.busy_spans() == ((0, 20),)
-
-
-def test_a_transfer_uses_several_gaps() -> None:
-    channel = Channel()
-    channel.book(10, 10)
-    channel.book(30, 10)
-    channel.book(60, 10)
-    assert channel.book(5, 20) == 45  # 5..10, 20..30, 40..45
-    assert channel.busy_spans() == ((5, 45), (60, 70))
-
-
-def test_nothing_to_send_takes_no_time_even_when_the_link_is_busy() -> None:
-    channel = Channel()
-    channel.book(0, 10)
-    assert channel.book(3, 0) == 3
+    assert [channel.book(*transfer) for transfer in transfers] == ends
+    assert channel.busy_spans() == spans
 
 
 def test_what_has_passed_can_be_dropped() -> None:

@@ -10,7 +10,7 @@ from tests.unit.sim.toy import collective, machine
 from tilestep.machine.fields import Topology
 from tilestep.machine.spec import LinkSpec
 from tilestep.machine.topology import hops
-from tilestep.plan.steps import Collective
+from tilestep.plan.steps import Collective, CollectiveKind
 from tilestep.sim.channel import gateway_of, link_of
 from tilestep.sim.collective import CollectiveCost, Link, collective_cost, links_between, loads_of, ring_order
 
@@ -25,28 +25,20 @@ def times(what: Collective, num_ipus: int) -> tuple[int, int]:
     return found.exchange_cycles, found.sync_cycles
 
 
-def test_all_reduce_of_two_sends_all_bytes_in_two_steps() -> None:
-    # 2 * 1/2 * 1000 bytes / 10 = 100; 2 steps of 10 + 2 * 1 hop there and back
-    assert times(collective("all-reduce", 1000), 2) == (100, 24)
-
-
-def test_all_reduce_of_four_runs_on_a_ring_around_the_ladder() -> None:
-    # 2 * 3/4 * 1000 = 1500 bytes on each of four links; 6 steps of 10 + 2 * 2 hops
-    assert times(collective("all-reduce", 1000), 4) == (150, 84)
-
-
-@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter"])
-def test_gather_and_scatter_are_half_of_an_all_reduce(kind: str) -> None:
-    assert times(collective(kind, 1000), 4) == (75, 42)  # type: ignore[arg-type]  # both are kinds
-
-
-def test_broadcast_passes_all_bytes_on() -> None:
-    assert times(collective("collective-broadcast", 1000), 4) == (100, 42)
-
-
-def test_all_to_all_counts_the_busiest_link_of_the_ladder() -> None:
-    # 250 bytes from each to each. Up the left side go 0->2 and 1->2 (which crosses to the left first): 500 bytes / 10.
-    assert times(collective("all-to-all", 1000), 4) == (50, 42)
+@pytest.mark.parametrize(
+    ("kind", "num_ipus", "cycles"),
+    [
+        ("all-reduce", 2, (100, 24)),  # 2 * 1/2 * 1000 bytes / 10 = 100; 2 steps of 10 + 2 * 1 hop there and back
+        ("all-reduce", 4, (150, 84)),  # on a ring: 2 * 3/4 * 1000 = 1500 bytes on each of four links; 6 steps of 10 + 2 * 2 hops
+        ("all-gather", 4, (75, 42)),  # half of an all-reduce
+        ("reduce-scatter", 4, (75, 42)),
+        ("collective-broadcast", 4, (100, 42)),  # all bytes are passed on
+        # 250 bytes from each to each. Up the left side go 0->2 and 1->2 (which crosses to the left first): 500 bytes / 10.
+        ("all-to-all", 4, (50, 42)),
+    ],
+)
+def test_each_kind_by_hand(kind: CollectiveKind, num_ipus: int, cycles: tuple[int, int]) -> None:
+    assert times(collective(kind, 1000), num_ipus) == cycles
 
 
 def test_groups_run_at_the_same_time() -> None:
