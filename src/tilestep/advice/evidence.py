@@ -75,7 +75,7 @@ class Played:
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
     def share_saved(self, change: Change, key: int) -> float | None:
-        """Of warm steps, what an edit by which one call of a program may do what several did saves; None if too few are left.
+        """The share that an edit saves of warm steps, after which a call of a program may do what several did; None if too few are left.
 
         Both are played between the same calls, so that what comes between those, such as an evaluation, is in both.
 
