@@ -132,11 +132,8 @@ def _as_written(evidence: Evidence | None, program: ProgramProfile, arguments: l
     if evidence is None or not arguments:
         return arguments
     planned = evidence.programs[program.key]
-    jit, leaves = jit_of(planned), len(planned.arguments)
-    given, places = jit.positional, {argument.index for argument in arguments}
-    if jit.is_pmap and 0 < len(given) < leaves and places == set(range(leaves - len(given) + 1)):  # the others have the rest, one each
-        return [replace(argument, name=given[0]) for argument in arguments]
-    return [replace(argument, name=jit.parameter(argument.name, leaves) or argument.name) for argument in arguments]
+    written = jit_of(planned).parameters([each.name for each in arguments], len(planned.arguments))
+    return [replace(argument, name=name) for argument, name in zip(arguments, written, strict=True)]
 
 
 def _parted(

@@ -54,18 +54,19 @@ class Jit(NamedTuple):
         """Whether jax.pmap makes it a program, whose arguments are known by the places of their leaves only."""
         return self.call is not None and _makes(self.call, frozenset({_PMAP}))
 
-    def parameter(self, name: str, leaves: int) -> str:
-        """The function's parameter that an argument of the program is: 'w' for 'flat_args[0]' of a pmap; '' if that is unknown.
+    def parameters(self, names: Sequence[str], leaves: int) -> list[str]:
+        """The function's parameters that some arguments of the program are: 'w' for 'flat_args[0]' of a pmap; the name if that is unknown.
 
         Args:
-            name: of the argument.
+            names: of the arguments.
             leaves: of all arguments; as many as there are parameters are one of each.
         """
-        place = _LEAF.fullmatch(name)
-        if place is None:
-            return name
         given = self.positional
-        return given[int(place[1])] if self.is_pmap and len(given) == leaves and int(place[1]) < leaves else ""
+        places = [place and int(place[1]) for place in map(_LEAF.fullmatch, names)]
+        if self.is_pmap and 0 < len(given) < leaves and {*places} == {*range(leaves - len(given) + 1)}:  # the others have one each
+            return [given[0]] * len(names)
+        whole = self.is_pmap and len(given) == leaves
+        return [given[place] if whole and place is not None and place < leaves else name for name, place in zip(names, places, strict=True)]
 
     @property
     def returns(self) -> Line | None:

@@ -278,8 +278,7 @@ def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str
 def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[str]:
     """Arguments by the names of the function's parameters, where those are known."""
     program = evidence.programs[unit.keys[0]]
-    jit = jit_of(program)
-    return [jit.parameter(name, len(program.arguments)) or name for name in names]
+    return list(dict.fromkeys(jit_of(program).parameters(names, len(program.arguments))))
 
 
 def _rows(evidence: Evidence, key: int) -> Iterator[Sequence[int]]:
