@@ -16,6 +16,7 @@ from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures
 from tilestep.figures.scopes import short_scope
+from tilestep.plan.collectives import groups_of
 from tilestep.plan.steps import Collective, Program, leaves
 from tilestep.program.hlo import HloModule, Instruction
 from tilestep.recording.edits.larger_dimension import arguments_with
@@ -87,7 +88,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             if is_inside
             else "What is no gradient cannot wait for later runs"
         )
-        axes = None if module is None or largest.kind == "all-gather" else added_over(module, largest.name)
+        axes = None if module is None or largest.kind == "all-gather" else added_over(module, largest.name, program.num_ipus)
         if axes is None:
             text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
         else:
@@ -106,10 +107,11 @@ class _Exchanged(NamedTuple):
     singles: frozenset[str]  # they have float32
 
 
-def added_over(module: HloModule, name: str) -> str | None:
+def added_over(module: HloModule, name: str, num_ipus: int) -> str | None:
     """The contracted axis of the products that an exchange adds up: 'axis 0 of layers[0][1], which is divided over 4 IPUs'.
 
-    None if no argument is known to be divided along it.
+    None if no argument is known to be divided along it. Since JAX 0.12 an argument does not say how it is divided. It has part of such an
+    axis, because else there would be nothing to add up.
     """
     for computation in module.computations.values():
         waiting = [name] if name in computation.by_name else []
@@ -123,7 +125,8 @@ def added_over(module: HloModule, name: str) -> str | None:
                     found = arguments_with(module, (computation.name, each.operands[0], 0, dim))
                 except ImpossibleEditError:
                     continue
-                counts = [(parameter, axis, _parts(parameter, axis)) for parameter, axis in found]
+                exchange = computation.by_name[name]
+                counts = [(parameter, axis, _parts(parameter, axis, exchange, num_ipus)) for parameter, axis in found]
                 axes = [f"axis {axis} of {parameter.op_name}" for parameter, axis, count in counts if count > 1 and parameter.op_name]
                 if axes:
                     ipus = max(count for _, _, count in counts)
@@ -131,9 +134,11 @@ def added_over(module: HloModule, name: str) -> str | None:
     return None
 
 
-def _parts(parameter: Instruction, axis: int) -> int:
-    """Over how many IPUs an axis of an argument is divided; 1 if that is unknown."""
-    found = _TILED.search(parameter.attributes.get("sharding", ""))
+def _parts(parameter: Instruction, axis: int, exchange: Instruction, num_ipus: int) -> int:
+    """Over how many IPUs an axis of an argument is divided that an exchange adds up; 1 if that is unknown."""
+    if "sharding" not in parameter.attributes:
+        return max(map(len, groups_of(exchange, num_ipus)), default=1)
+    found = _TILED.search(parameter.attributes["sharding"])
     tiles = numbers(found[1]) if found is not None else []
     return tiles[axis] if axis < len(tiles) else 1
 

@@ -147,7 +147,9 @@ ENTRY %main (x: f32[8,4], w: f32[4,16]) -> f32[8,16] {
         ("{replicated}", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "axis 0 of w, which is divided over 2 IPUs"),
         ("{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}", None),
         ("{replicated}", "{replicated}", None),
+        ("", "", "axis 1 of x, axis 0 of w, which are divided over 4 IPUs"),  # as JAX 0.12 has it
     ],
 )
 def test_the_contracted_axis_that_is_divided_is_named(x: str, w: str, said: str | None) -> None:
-    assert added_over(parse_hlo(REDUCTIONS.replace("=X", f"={x}").replace("=W", f"={w}")), "all-reduce") == said
+    text = REDUCTIONS.replace(", sharding=X", x and f", sharding={x}").replace(", sharding=W", w and f", sharding={w}")
+    assert added_over(parse_hlo(text), "all-reduce", 4) == said
