@@ -157,12 +157,8 @@ def plan_training(
         return played(model, possible[number], optimizer, spec)
 
     expected = [estimates.expected(candidate) for candidate in possible]
-
-    def rank(number: int) -> tuple[bool, float]:
-        return expected[number].fullness > 1, expected[number].cycles
-
     alike = [[number for number, candidate in enumerate(possible) if candidate.stages == own] for own in given]
-    first = [min(numbers, key=rank) for numbers in alike if numbers]
+    first = [min(numbers, key=lambda number: (expected[number].fullness > 1, expected[number].cycles)) for numbers in alike if numbers]
     found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays, first=first)
     if found.ended_by is not None and not found.replays:
         raise found.ended_by

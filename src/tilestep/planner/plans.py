@@ -20,7 +20,6 @@ from tilestep.planner.replay import Played, partition_of, pipeline_of, split
 from tilestep.planner.space import Candidate
 from tilestep.sim import EventKind
 from tilestep.train import Partition, Pipeline
-from tilestep.train.untyped import jax as _jax
 from tilestep.units import seconds_from_cycles
 from tilestep.views.front import FORMS, Choice, draw
 
@@ -110,7 +109,7 @@ class TrainingPlan:
             params: for each layer a pytree of arrays.
             devices: as for `pipeline`.
         """
-        return split(self._model, self._candidate, params, _jax.devices() if devices is None else devices)
+        return split(self._model, self._candidate, params, devices)
 
     def pipeline(self, devices: Sequence[Any] | None = None) -> Pipeline:
         """The pipeline of this plan. An update takes microbatches `[accumulation, replicas, microbatch, ...]`, without the second axis if
@@ -129,8 +128,7 @@ class TrainingPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data."""
-        names = [name for name in self.__dataclass_fields__ if not name.startswith("_")]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if not name.startswith("_")}
 
 
 @final

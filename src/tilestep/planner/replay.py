@@ -23,7 +23,7 @@ from tilestep.profiling.plugin import initialize
 from tilestep.sim import EventKind, System
 from tilestep.sim.mark import cycles_between
 from tilestep.train import LayerCost, Partition, Pipeline
-from tilestep.train.other_arguments import name_of
+from tilestep.train.other_arguments import devices_of, name_of
 from tilestep.train.untyped import jax as _jax
 
 _UPDATES: Final = 2  # the first loads the programs, and each further one takes as long as the second
@@ -55,7 +55,7 @@ class Played:
 
 def pipeline_of(model: Model, candidate: Candidate, optimizer: Any, devices: Any) -> Pipeline:
     """The candidate's pipeline. Args: devices: None: JAX's."""
-    devices = _jax.devices() if devices is None else devices
+    devices = _enough(candidate, devices)
     offload: Any = candidate.offloads_state
     if candidate.offloads_accumulators:
         offload = {"optimizer_state": candidate.offloads_state, "accumulators": True}
@@ -88,17 +88,24 @@ def _ties(model: Model, candidate: Candidate) -> list[list[tuple[Any, ...]]]:
     return [[path(*each) for each in tie] for tie in model.ties]
 
 
-def split(model: Model, candidate: Candidate, params: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
+def split(model: Model, candidate: Candidate, params: Sequence[Any], devices: Any) -> list[Any]:
     """What the candidate's pipeline takes as parameters, divided over the IPUs of each stage."""
+    stages = partition_of(model, candidate).split(params)
     if candidate.shards == 1 or model.specs is None:
-        return partition_of(model, candidate).split(params)
-    placed: list[Any] = []
-    for mesh, span in zip(meshes_of(candidate, devices), candidate.spans(), strict=True):
-        for layer in range(*span):
-            leaves, structure = _jax.tree.flatten(params[layer])
+        return stages
+    for own, mesh, span in zip(stages, meshes_of(candidate, _enough(candidate, devices)), candidate.spans(), strict=True):
+        for index, layer in enumerate(range(*span)):
+            leaves, structure = _jax.tree.flatten(own[index])
             shardings = [NamedSharding(mesh, spec) for spec in model.specs[layer]]
-            placed.append(_jax.tree.unflatten(structure, _jax.device_put(leaves, shardings)))
-    return partition_of(model, candidate).split(placed)
+            own[index] = _jax.tree.unflatten(structure, _jax.device_put(leaves, shardings))
+    return stages
+
+
+def _enough(candidate: Candidate, devices: Any) -> tuple[Any, ...]:
+    found = tuple(_jax.devices()) if devices is None else devices_of(devices)
+    if len(found) < candidate.num_ipus:
+        raise ValueError(f"the plan needs {candidate.num_ipus} IPUs, but devices has {len(found)}: set TILESTEP_MACHINE to its machine")
+    return found
 
 
 def partition_of(model: Model, candidate: Candidate) -> Partition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,20 @@ def test_a_divided_plan_takes_what_running_it_takes() -> None:
                 jax.block_until_ready(pipeline.step(state, batch))
         assert profile.emulated_cycles == plan.step_cycles
         assert profile.groups[0].peak_tile_bytes == sum(plan.tile_bytes.values())
+        for attempt in (plan.pipeline, functools.partial(plan.split, params)):
+            with pytest.raises(ValueError, match=f"the plan needs {plan.num_ipus} IPUs, but devices has 1: set TILESTEP_MACHINE"):
+                attempt(devices[:1])
+            with pytest.raises(TypeError, match="devices is 'ipu': it must be a list"):
+                attempt("ipu")
+        with pytest.raises(ValueError, match="there are 2 entries, but the partition is of 3 layers"):
+            plan.split(params[:2], devices)
+        for attempt in (plan.pipeline, functools.partial(plan.split, params)):
+            with pytest.raises(ValueError, match=rf"the plan needs {plan.num_ipus} IPUs, but devices has 1: set TILESTEP_MACHINE"):
+                attempt(devices[:1])
+            with pytest.raises(TypeError, match="devices is 'ipu': it must be a list"):
+                attempt("ipu")
+        with pytest.raises(ValueError, match="there are 2 entries, but the partition is of 3 layers"):
+            plan.split(params[:2], devices)
 
 
 @pytest.mark.process  # Matplotlib asks for the system's fonts when it is first used
