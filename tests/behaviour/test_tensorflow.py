@@ -12,13 +12,15 @@ from tests.processes import ROOT, run_python
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs TensorFlow: make test-tensorflow")
 PAGE = ROOT / "docs" / "how-to" / "tensorflow.md"
+OF_JAX = re.compile(r"\b(jax|lax|tilestep\.train)\.|pinned_host|jitted|\b(primitive|loop|compilation|accumulation|base)\.py:")
 
 
 def run(folder: Path, program: str, *options: str) -> tuple[str, str]:
-    """(stdout, stderr) of a program that ends well."""
+    """(stdout, stderr) of a program that ends well. Its findings name no word of JAX, and no line that is not the program's."""
     (folder / "program.py").write_text(program, encoding="utf-8")
     done = run_python("-m", "tilestep", "run", *options, "program.py", folder=folder, strict=False)
     assert done.returncode == 0, done.stderr
+    assert not OF_JAX.search(" ".join(done.stderr.split("tilestep: fits")[1].split("Time of IPU")[0].split()))
     return done.stdout, done.stderr
 
 
@@ -54,6 +56,8 @@ def test_the_keras_model_of_the_documentation_learns_in_loops_of_the_runtime(tmp
     out, err = run(tmp_path, program_of_page(3), "--tensorflow=2")
     assert out == "True (512, 1)\n"
     assert "jit_repeat_sequential_train" in err
+    said = " ".join(err.split())
+    assert "keep Adam/m/dense/bias, Adam/m/dense/kernel and 4 more on the IPU (offload_weight_update_variables=False)" in said
 
 
 ACCUMULATED = """

@@ -23,6 +23,7 @@ from tilestep.advice.remedies import refused
 from tilestep.advice.set_up import set_up, steady_state
 from tilestep.advice.small_steps import short_calls, small
 from tilestep.advice.streaming import feeds, streaming
+from tilestep.advice.tensorflow_words import in_tensorflow_words, of_tensorflow
 from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once
 
@@ -81,6 +82,8 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
     steady = None if evidence is None else steady_state(figures, evidence)  # its turns are played once for all who ask
     with each_read_once():
         proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
+        if of_tensorflow(figures):
+            proposals = list(in_tensorflow_words(proposals))
         found = ranked(
             proposals,
             evidence,

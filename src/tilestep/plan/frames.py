@@ -17,10 +17,10 @@ from tilestep.program.frames import Frame
 # JAX and this package where they are installed and where their sources are checked out; Python's modules without a file.
 _NEVER = re.compile(
     r"(?:^|/)(?:(?:site|dist)-packages/(?:jax|jaxlib|tilestep)/|jax/(?:_src|experimental|interpreters)/"
-    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|popart|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
+    r"|src/tilestep/(?:(?:cli|legacy|onnx|pjrt|popart|tensorflow|train)/|(?:hints|profiling|__init__|__main__)\.py$))|^<frozen |^$"
 )
 _INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|/lib/python\d[\d.]*/")  # and Python's own modules
-_USER = 2
+OF_USER: Final = 2  # the rank of a file
 _MOST_RECORD_BYTES: Final = 1 << 24
 
 
@@ -69,7 +69,7 @@ def user_frame(frames: Sequence[Frame], frame: int) -> int:
     beside = 0
     for number in stack(frames, frame):
         rank = rank_of_file(frames[number - 1].file)
-        if rank == _USER:
+        if rank == OF_USER:
             return number
         beside = beside or (number if rank else 0)
     return beside
@@ -83,7 +83,7 @@ def user_frames(frames: Sequence[Frame]) -> list[int]:
     of_user, beside = [0], [0]
     for number, frame in enumerate(frames, 1):
         rank, caller = rank_of_file(frame.file), frame.parent if 0 < frame.parent < number else 0
-        of_user.append(number if rank == _USER else of_user[caller])
+        of_user.append(number if rank == OF_USER else of_user[caller])
         beside.append(number if rank else beside[caller])
     return [own or other for own, other in zip(of_user, beside, strict=True)]
 

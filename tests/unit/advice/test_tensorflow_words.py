@@ -1,0 +1,62 @@
+"""What the rules say reads as TensorFlow's where a program of TensorFlow ran, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT
+from tilestep.advice.finding import Finding
+from tilestep.advice.pipelines import TRAIN
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.tensorflow_words import WORDS, in_tensorflow_words, of_tensorflow
+
+
+def said(edit: str, text: str = "") -> tuple[str, str]:
+    way = Way(edit=edit, change=lambda script: script, how="about")
+    (only,) = in_tensorflow_words([Proposal(finding=Finding(kind="calls", text=text), ways=(way,))])
+    return only.ways[0].edit, only.finding.text
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ("loop over 20 calls of jit_step on the IPU (lax.scan)", "on the IPU (loops.repeat, or steps_per_execution of Keras)"),
+        (
+            "put x on the IPU once (jax.device_put), return it unchanged and donate it",
+            "put x on the IPU once (as a constant or a variable)",
+        ),
+        ("give the loop over body plan_options={'num_io_tiles': 32}", "set IPUConfig.io_tiles.num_io_tiles = 32"),
+        ("jit step with compiler_options={'ipu_num_io_tiles': 32}, so that", "set IPUConfig.io_tiles.num_io_tiles = 32, so that"),
+        ("keep the state on the IPUs (offload_optimizer_state=False)", "the IPUs (offload_weight_update_variables=False)"),
+        ("keep carry[3][0].inner['Adam/m/w:0'] on the IPU", "keep Adam/m/w on the IPU (offload_weight_update_variables=False)"),
+        ("send elements[1] as float16", "send item 1 of the dataset's elements as float16"),
+        ("use 1,024 microbatches in place of 64 in pipeline 1", "set gradient_accumulation_count to 1,024 in place of 64 in pipeline 1"),
+        ("use pipeline_schedule='grouped' in pipeline 1", "use PipelineSchedule.Grouped in pipeline 1"),
+        (
+            "accumulate 2 steps in jit_f before an exchange",
+            "exchange (GradientAccumulationOptimizerV2, or set_gradient_accumulation_options)",
+        ),
+    ],
+)
+def test_an_edit_reads_as_a_program_of_tensorflow_makes_it(edit: str, words: str) -> None:
+    assert said(edit)[0].endswith(words)
+
+
+def test_it_needs_a_program_that_tensorflow_traced() -> None:
+    def figures(scope: str) -> Any:
+        return SimpleNamespace(supersteps=[SimpleNamespace(scope=scope)])
+
+    assert of_tensorflow(figures("jit(repeat_body)/while/body/closed_call/tensorflow/dense/MatMul"))
+    assert not of_tensorflow(figures("jit(step)/jvp(loss)/dot_general"))
+
+
+@pytest.mark.parametrize("pattern", [pattern for pattern, _ in WORDS if not re.search(r"[(^|*+?]", re.sub(r"\\\\.", "", pattern))])
+def test_what_is_replaced_is_what_a_rule_says(pattern: str) -> None:
+    files = (ROOT / "src" / "tilestep" / "advice").glob("*.py")
+    rules = "".join(path.read_text(encoding="utf-8") for path in files if path.name != "tensorflow_words.py")
+    joined = re.sub(r'"\\s*f?"', "", rules)  # of strings that go on in the next line
+    assert re.search(pattern, joined) or re.search(pattern, f"as {TRAIN.cut}") or pattern.startswith(("elements", "pinned"))
