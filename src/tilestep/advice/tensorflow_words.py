@@ -46,6 +46,8 @@ WORDS: Final = (
     (r"before an exchange", "before an exchange (GradientAccumulationOptimizerV2, or set_gradient_accumulation_options)"),
     (r"jitted function", "program (ipu_compiler.compile, or a tf.function)"),
     (r"pinned_host", "streaming memory"),
+    (r"^if run got results of (\S+) once", r"if session.run fetched results of \1 once"),
+    (r", for run\.$", ", which session.run fetches."),
     (r" from \S*/tensorflow/(\S+)", r" from \1"),
 )
 

@@ -47,7 +47,7 @@ def dataset_benchmark(
     graph = graphs.outermost()
     with graph.as_default(), tf.device("/CPU:0"):
         iterator = v1.data.make_initializable_iterator(dataset)
-        element = iterator.get_next()
+        element = tf.nest.flatten(iterator.get_next())
 
     def run(session: Session) -> Any:
         return measure(lambda: sessions.elements(session, element))

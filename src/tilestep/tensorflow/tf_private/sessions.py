@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from tilestep.tensorflow.untyped import Graph, Session, Tensor, tf
 
 _client: Final[Any] = import_module("tensorflow.python.client.session")
 _run: Final[Any] = _client.BaseSession.run
-_IN_THIS_THREAD: Final[Any] = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
-
+_config: Final[Any] = import_module("tensorflow.core.protobuf.config_pb2")
+_IN_THIS_THREAD: Final[Any] = _config.RunOptions(inter_op_thread_pool=-1)
 
 _failures: Final[dict[int, BaseException]] = {}  # by the id of the session: what a function of ours raised in its run
 
@@ -30,11 +31,13 @@ def run_unseen(session: Session, fetches: Any, feed: dict[Any, Any] | None = Non
     return _run(session, fetches, feed, _IN_THIS_THREAD)
 
 
-def elements(session: Session, fetches: Any) -> Iterator[Any]:
-    """What a session gives each time that these run, until a dataset ends."""
+def elements(session: Session, tensors: Sequence[Tensor]) -> Iterator[list[Any]]:
+    """The values of tensors each time that they run, until a dataset ends."""
+    options = _config.CallableOptions(fetch=[each.name for each in tensors], run_options=_IN_THIS_THREAD)
+    take = session._make_callable_from_options(options)
     with contextlib.suppress(tf.errors.OutOfRangeError):
         while True:
-            yield run_unseen(session, fetches)
+            yield take()
 
 
 def watch(before: Callable[[Session, Any], None], after: Callable[[Session], None]) -> None:
@@ -43,9 +46,11 @@ def watch(before: Callable[[Session, Any], None], after: Callable[[Session], Non
     @functools.wraps(_run)
     def run(self: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         before(self, fetches)
+        around, _here.session = _here.session, self
         if self.graph in _numbers:
             _sessions[id(self)] = self
             feed_dict = {**(feed_dict or {}), _numbers[self.graph]: id(self)}
+            options = options or _IN_THIS_THREAD
         try:
             return _run(self, fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError as error:
@@ -54,12 +59,19 @@ def watch(before: Callable[[Session, Any], None], after: Callable[[Session], Non
                 raise
             raise raised from error
         finally:
+            _here.session = around
             after(self)
 
     _client.BaseSession.run = run
 
 
-_busy: Final[list[bool]] = []  # not empty while a function runs
+@final
+class _Here(threading.local):
+    session: Session = None  # that a thread runs
+
+
+_here: Final = _Here()
+_order: Final = threading.Lock()  # held while a function runs
 _numbers: Final[weakref.WeakKeyDictionary[Graph, Tensor]] = weakref.WeakKeyDictionary()  # says to nodes of ours which session runs them
 _sessions: Final[weakref.WeakValueDictionary[int, Session]] = weakref.WeakValueDictionary()  # by that number
 
@@ -69,18 +81,16 @@ def _worker() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilestep_tensorflow")
 
 
-def _noted(function: Callable[..., Any], *arguments: Any) -> Any:
-    _busy.append(True)
-    try:
+def _in_order(function: Callable[..., Any], *arguments: Any) -> Any:
+    with _order:
         return function(*arguments)
-    finally:
-        _busy.pop()
 
 
 def node(graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], kinds: Any, name: str, *, beside: bool = False) -> Any:
     """A node of a graph that calls a function of (its session, *arrays), whose exceptions come out of `session.run` as they are.
 
-    All such functions run in one thread, though TensorFlow calls them in any of its own: what one thread dispatches has one order.
+    One function runs at a time: what they dispatch has one order. A function runs in the thread that runs the session, whose line profiles
+    name, or in one of ours if TensorFlow calls it in any of its own.
 
     Args:
         inputs, kinds: its tensors, and the dtypes of its results, as of `tf.numpy_function`.
@@ -90,9 +100,11 @@ def node(graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], k
     def call(number: Any, *arguments: Any) -> Any:
         session = _sessions[int(number)]
         try:
-            if beside and _busy:
+            if beside and _order.locked():
                 return function(session, *arguments)
-            return _worker().submit(_noted, function, session, *arguments).result()
+            if _here.session is session:
+                return _in_order(function, session, *arguments)
+            return _worker().submit(_in_order, function, session, *arguments).result()
         except BaseException as error:
             _failures[id(session)] = error
             raise
