@@ -152,11 +152,13 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def table() -> str:
     """The record, as Markdown."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
-    lines = ["| program | TensorFlow | arguments | result |", "|---|---|---|---|"]
+    lines = ["| program | TensorFlow | arguments | result | values |", "|---|---|---|---|---|"]
     for row in record["answers"]:
         why = row.get("why", "").replace("|", "\\|") or "nothing of it on an IPU" * row.get("nothing_on_ipu", False)
         arguments = f"`{row['arguments']}`" if row["arguments"] else ""
-        lines.append(f"| `{row['program']}` | {row['tensorflow']} | {arguments} | {row['result']}{f': {why}' if why else ''} |")
+        found = row.get("values")
+        values = "" if found is None else found.get("failed") or f"{found['numbers']} within {found['largest_difference']:.1e}"
+        lines.append(f"| `{row['program']}` | {row['tensorflow']} | {arguments} | {row['result']}{f': {why}' if why else ''} | {values} |")
     return "\n".join(lines)
 
 
@@ -214,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(counts(list(answers.values())))
     if options.json:
         before = json.loads(options.json.read_text(encoding="utf-8"))["answers"] if options.json.exists() else []
-        answers = {row["program"]: row for row in before} | answers
+        before = {row["program"]: row for row in before}
+        values = {name: {"values": row["values"]} for name, row in before.items() if "values" in row}  # of tensorflow_values.py
+        answers = before | {name: row | values.get(name, {}) for name, row in answers.items()}
         listed = [answers[path_of(row)] for row in programs() if path_of(row) in answers]
         record = {
             "question": (__doc__ or "").splitlines()[0],

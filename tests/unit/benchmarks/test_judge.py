@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tensorflow_judge
+from benchmarks import tensorflow_judge, tensorflow_values
 from benchmarks.accuracy import main, record
 from benchmarks.measured.answer import Answer, Verdict
 from benchmarks.measured.bars import CONVOLUTIONS, LISTED, MAIN, OUTSIDE, TRAINING, Group, group_of
@@ -195,6 +195,14 @@ def test_the_record_has_each_program_of_the_list_with_a_result_and_a_reason() ->
     assert record["counts"] == tensorflow_judge.counts(record["answers"])
     assert len(listed) >= 40
     assert record["counts"]["excluded"] <= len(listed) / 4
+
+
+def test_what_was_compared_is_what_the_list_says_and_within_the_bound() -> None:
+    answers = json.loads(tensorflow_judge.RECORD.read_text(encoding="utf-8"))["answers"]
+    values = {answer["program"]: answer["values"] for answer in answers if "values" in answer}
+    assert set(values) == {program for program, _ in tensorflow_values.PROGRAMS}
+    assert len(values) >= 10
+    assert [name for name, found in values.items() if not found.get("equal") or found["largest_difference"] > tensorflow_values.BOUND] == []
 
 
 def test_the_page_shows_the_record() -> None:
