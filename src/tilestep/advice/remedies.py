@@ -62,8 +62,9 @@ def remedies(program: Program, source: Source | None, machine: MachineSpec, *, c
     batch = smaller(program, source, machine, again=may_be_states(program)) if len(source.text()) <= _MOST_TEXT else None
     if batch is not None:
         now, then = batch
-        way = f"a batch of {then.batch:,} in place of {now.batch:,}, with which it fits"
-        ways.append(Freed(way, f"make the batch {then.batch:,} in place of {now.batch:,}", now.peak_bytes - then.peak_bytes, "within 2 %"))
+        sizes = f"{then.batch:,} in place of {now.batch:,}{' on each IPU' if program.num_ipus > 1 else ''}"
+        way = f"a batch of {sizes}, with which it fits"
+        ways.append(Freed(way, f"make the batch {sizes}", now.peak_bytes - then.peak_bytes, "within 2 %"))
     if not ways:
         return Remedies(text=_general(program, could_recompute), unknown="no change that this report can plan frees memory of it")
     ways.sort(key=lambda way: _ORDER.index(way.edit.partition(" ")[0]))

@@ -17,6 +17,7 @@ from tilestep.advice.proposal import Proposal
 from tilestep.figures.intervals import error_of
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.figures.records import Figures, ProgramCycles, ProgramProfile
+from tilestep.plan.steps import Loop
 from tilestep.program.shapes import array_of
 from tilestep.sim.calls import Dispatch
 from tilestep.sim.trace import BESIDE, EventKind
@@ -220,11 +221,15 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
     if len(shapes) < 2 or not all(shapes) or len(sizes) > 1:
         return None
     size = sizes.pop()
-    is_whole = program.num_ipus == 1 or (size > 1 and _are_parts(evidence, program, [each.index for each in fresh]))
-    return size * program.num_ipus if is_whole else None
+    body = evidence.programs[turns.key].body
+    if any(isinstance(node, Loop) and node.trips == size for node in body.nodes):  # a scan goes over it: it is time, before the batch
+        seconds = {dims[1] if len(dims) > 1 else 0 for dims in shapes}
+        size = seconds.pop() if len(seconds) == 1 else 0
+    is_whole = program.num_ipus == 1 or (size > 1 and are_parts(evidence, program, [each.index for each in fresh]))
+    return size * program.num_ipus or None if is_whole else None
 
 
-def _are_parts(evidence: Evidence, program: ProgramProfile, indices: Sequence[int]) -> bool:
+def are_parts(evidence: Evidence, program: ProgramProfile, indices: Iterable[int]) -> bool:
     """Whether each IPU has had bytes of its own of some arguments: parts of arrays, not copies."""
     rows = next((call.arguments for call in reversed(evidence.dispatches) if call.key == program.key), ())
     contents = [{evidence.host_lines.contents.get(row[index], 0) for row in rows} - {0} for index in indices]

@@ -16,7 +16,7 @@ from tilestep.advice.limits import PRODUCTS, longest_program, superstep_cycles
 from tilestep.advice.lines import line_of
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.set_up import steady_state
+from tilestep.advice.set_up import are_parts, steady_state
 from tilestep.advice.source_lines import constants
 from tilestep.advice.streaming import fresh_arguments, longest_streaming
 from tilestep.figures.gradients import goes_backward
@@ -46,6 +46,7 @@ class _Larger(NamedTuple):
     batch: int
     factor: int
     program: Program
+    indices: frozenset[int]  # of the arguments that have it
 
 
 def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -61,7 +62,11 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     larger = _larger(evidence, profile, program, source)
     if larger is None:
         return
-    batch, factor, planned = larger
+    batch, factor, planned, indices = larger
+    parts = profile.num_ipus if profile.num_ipus > 1 and are_parts(evidence, profile, indices) else 1
+    new, now = f"{batch * parts * factor:,}", f"{batch * parts:,}"
+    if parts < profile.num_ipus:
+        new = f"{new} on each IPU"
     label = figures.label(profile.key)
     longer = f"{factor} times the work in {_cycles(planned) / max(_cycles(program), 1):.2g} times the time"
     if thin:
@@ -69,18 +74,15 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     else:
         share = share_text(sum(family.sync for family in profile.families), superstep_cycles(profile))
         head = f"{share} of the supersteps of {label} is sync, because they are small"
-    text = (
-        f"{head}: with {batch * factor:,} in place of {batch:,}, the size of its batch, it does {longer}. "
-        f"{_price(evidence, profile, program)}"
-    )
+    text = f"{head}: with {new} in place of {now}, the size of its batch, it does {longer}. {_price(evidence, profile, program)}"
     largest = max(
         (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
     )
-    edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
+    edit, change, times = f"make the batch of {label} {new}", in_fewer_calls(profile.key, planned, factor), 1
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
         what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
-        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+        edit = f"make {what} {new} samples in place of {now}, in fewer steps"
         change, times = _all_larger(changed), factor
         if is_loop(profile.group):  # as many calls, each of fewer trips: what a call takes beside its trips stays
             trips = chunks_of(profile.group)
@@ -90,12 +92,12 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
     fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
     steady = steady_state(figures, evidence)
-    where = _number(evidence, profile.key, batch)
+    where = _number(evidence, profile.key, batch * parts)
     way = Way(
         edit=edit,
         change=change,
         how="about",
-        basis=f"for as many samples in fewer {fewer}, planned again with a batch of {batch * factor:,}",
+        basis=f"for as many samples in fewer {fewer}, planned again with a batch of {new}",
         times=times,
         fewer_calls=times == 1,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
@@ -172,7 +174,7 @@ def _multiples(evidence: Evidence, program: Program, source: Source, batch: int,
         planned = with_batch(program, source, evidence.machine, dims, factor)
         if planned is None or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
             return  # it is of steps of a loop, perhaps
-        yield _Larger(batch, factor, planned)
+        yield _Larger(batch, factor, planned, frozenset(dims))
 
 
 def _cycles(program: Program) -> int:

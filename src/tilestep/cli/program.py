@@ -134,7 +134,8 @@ def run_whole(program: Program) -> tuple[int, str]:
         with told_first():
             code = run_program(program)
             end_threads()
-            return code, ""
+            interrupted = code == INTERRUPTED and getattr(sys, "last_type", None) is KeyboardInterrupt  # it has been printed
+            return code, "Ctrl-C" if interrupted else ""
     except KeyboardInterrupt:
         return INTERRUPTED, "Ctrl-C"
     except Terminated as ended:

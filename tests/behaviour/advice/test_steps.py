@@ -268,6 +268,23 @@ def test_a_larger_batch_saves_of_a_step_what_it_saves_of_all_where_an_evaluation
     assert found.gain.step_cycles == pytest.approx(found.gain.cycles / 128, rel=0.3)  # of some epochs, and of all with set-up
 
 
+def test_items_of_a_scan_over_time_are_not_its_steps() -> None:
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return jax.lax.scan(lambda total, v: (total + ((v[0] @ w).sum(-1) * v[1]).sum(), None), 0.0, (x, y))[0]
+
+    step = jax.jit(lambda w, x, y: w - 1e-6 * jax.grad(loss)(w, x, y))
+
+    def program() -> Any:
+        w: Any = np.full((16, 4), 0.01, np.float32)
+        for number in range(10):
+            w = step(w, np.full((25, 8, 16), number, np.float32), np.full((25, 8), number, np.float32))
+        return w
+
+    steady = profiled(program).steady
+    assert steady is not None
+    assert steady.samples == 8
+
+
 @pytest.mark.parametrize("solves", [False, True])
 def test_what_jax_refuses_in_float16_is_not_told_to_be_computed_in_it(solves: bool) -> None:
     def step(x: Any) -> Any:
