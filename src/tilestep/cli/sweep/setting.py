@@ -91,10 +91,11 @@ def _limit(profile: Profile) -> str:
     steady = profile.steady
     program = next((each for each in profile.programs if steady is not None and each.key == steady.key), None)
     parts: dict[str, int] = {}
-    if program is not None and not program.group:
+    if steady is not None and program is not None and not program.group:
         cycles, families = program.cycles, {each.family: each.total - each.host for each in program.families}
         rest = cycles.compute + cycles.exchange + cycles.sync - sum(families.values())
         parts = {**families, "other supersteps": rest, "host link": cycles.host}
+        parts["waits, loads and other programs"] = max(steady.steps * steady.step_cycles - sum(parts.values()), 0)
     else:
         for kind, spent in {**profile.cycles_by_kind, "idle": profile.idle_cycles}.items():
             if kind not in _TRANSIENT:
