@@ -18,6 +18,6 @@ def test_what_limits_is_a_part_of_the_whole_step(streams: bool, limit: str) -> N
     with tilestep.profile() as recording, jax.default_device(jax.devices("ipu")[0]):
         x = jax.device_put(np.zeros(1024, np.float32))
         for number in range(600):  # a load takes as long as two hundred calls
-            x = step(np.full(1024, number, np.float32) if streams else x)
+            x = step(np.full(1 << 18, number, np.float32) if streams else x)
         jax.block_until_ready(x)
     assert measured_of(recording.profile, "").limit.startswith(f"{limit} "), recording.profile.summary()
