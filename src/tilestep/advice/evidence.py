@@ -342,6 +342,20 @@ class Evidence:
                 makers.update((value, call.key) for row in call.results for value in row)
         return frozenset(found)
 
+    @cached_property
+    def taken_over(self) -> Mapping[int, Counter[int]]:
+        """How often each program was given what a program has made, by its key and the argument's index."""
+        values: set[int] = set()
+        found: dict[int, Counter[int]] = {}
+        for call in self.calls:
+            if isinstance(call, Dispatch):
+                for index, value in enumerate(call.arguments[0] if call.arguments else ()):
+                    found.setdefault(call.key, Counter())[index] += value in values
+                values.update(made(call))
+            elif isinstance(call, Put):  # its number is given again
+                values.discard(call.value)
+        return found
+
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""
         return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)

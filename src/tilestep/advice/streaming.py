@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -126,10 +127,11 @@ def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
 
 
 def fresh_arguments(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
-    """Arguments that stream in and are neither states of a program nor the same at each call."""
+    """Arguments that stream in and are neither states of a program nor the same at each call, nor mostly made by a program."""
     again = {argument.index for argument in profile.streamed_again}
     if profile.origin == "user":
-        again |= never_new(evidence, profile)
+        taken_over = evidence.taken_over.get(profile.key, Counter[int]())
+        again |= never_new(evidence, profile) | {index for index, count in taken_over.items() if 2 * count >= profile.runs}
     return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -131,3 +132,17 @@ def test_arrays_whose_contents_nobody_compared_are_told_of_both(monkeypatch: pyt
         [found] = of_kind(profile, "streaming")
         assert found.text.endswith("If table f32[512,512] has the same values each time, put it on the IPU once (jax.device_put).")
         assert not [finding for finding in of_kind(profile, "donation") if "device_put" in finding.text]
+
+
+def test_what_another_program_makes_is_not_told_to_come_from_the_host() -> None:
+    """Gradients of one function that another one takes: they stream because the two take turns, which is told."""
+
+    def program() -> Any:
+        gradient = jax.jit(jax.grad(lambda w, x: (jnp.tanh(x @ w) ** 2).mean()))
+        update = jax.jit(lambda w, g: w - 0.1 * g)
+        w: Any = np.ones((512, 512), np.float32)
+        for number in range(20):
+            w = update(w, gradient(w, np.full((16, 512), number, np.float32)))
+        return w
+
+    assert not [finding for finding in profiled(program).findings if re.search(r"\bg\b", finding.edit)]
