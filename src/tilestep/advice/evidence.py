@@ -352,8 +352,10 @@ class Evidence:
                 for index, value in enumerate(call.arguments[0] if call.arguments else ()):
                     found.setdefault(call.key, Counter())[index] += value in values
                 values.update(made(call))
-            elif isinstance(call, Put):  # its number is given again
-                values.discard(call.value)
+            elif isinstance(call, Copy) and call.source in values:
+                values.add(call.target)
+            elif isinstance(call, Copy | Put):  # the number is given again
+                values.difference_update(made(call))
         return found
 
     def runs_of(self, key: int) -> tuple[int, ...]:

@@ -25,7 +25,8 @@ from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program, leaves
 from tilestep.recording.sources import Source
 
-GENERAL: Final = "Try: arrays divided over more IPUs (jax.sharding), a smaller batch, jax.checkpoint, or a smaller dtype."
+_TRY: Final = "Try: arrays divided over more IPUs (jax.sharding), {less}or a smaller dtype."
+GENERAL: Final = _TRY.format(less="a smaller batch, jax.checkpoint, ")
 OF_CODE: Final = "Try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs."
 _MOST_TEXT: Final = 400_000  # characters of the HLO of a program that is planned again with some batches
 _NOTHING: Final = "the recording has no HLO of it, so it cannot be planned again"
@@ -92,7 +93,7 @@ def _general(program: Program, could_recompute: bool) -> str:
     states = may_be_states(program)
     batch = any(argument.index not in states and "," in argument.shape for argument in program.arguments)
     less = ("a smaller batch, " if batch else "") + ("jax.checkpoint, " if could_recompute else "")
-    return GENERAL.replace("a smaller batch, jax.checkpoint, ", less)
+    return _TRY.format(less=less)
 
 
 def _out_of_reach(count: int, machine: MachineSpec) -> str:

@@ -226,7 +226,7 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
         seconds = {dims[1] if len(dims) > 1 else 0 for dims in shapes}
         size = seconds.pop() if len(seconds) == 1 else 0
     is_whole = program.num_ipus == 1 or (size > 1 and are_parts(evidence, program, [each.index for each in fresh]))
-    return size * program.num_ipus or None if is_whole else None
+    return size * program.num_ipus if size and is_whole else None
 
 
 def are_parts(evidence: Evidence, program: ProgramProfile, indices: Iterable[int]) -> bool:

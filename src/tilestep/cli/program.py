@@ -132,31 +132,33 @@ def run_whole(program: Program) -> tuple[int, str]:
     """
     try:
         with told_first():
-            code = run_program(program)
+            ended = run_program(program)
             end_threads()
-            interrupted = code == INTERRUPTED and getattr(sys, "last_type", None) is KeyboardInterrupt  # it has been printed
-            return code, "Ctrl-C" if interrupted else ""
+            return ended
     except KeyboardInterrupt:
         return INTERRUPTED, "Ctrl-C"
-    except Terminated as ended:
-        return ended.status, ended.name
+    except Terminated as end:
+        return end.status, end.name
 
 
-def run_program(program: Program) -> int:
-    """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code.
+def run_program(program: Program) -> tuple[int, str]:
+    """Runs a program to the end of its main thread, and prints the traceback if it has one.
 
+    Returns: (its exit code, 'Ctrl-C' if that has ended it; '').
     Raises: Terminated if SIGTERM or SIGHUP ends it.
     """
     try:
         program.execute()
-        return 0
+        return 0, ""
     except Terminated:
         raise
     except SystemExit as end:
-        return _exit_code(end.code)
+        return _exit_code(end.code), ""
     except BaseException as error:
         ended = error
-    return _print_exception(ended)  # outside of the handler: what a hook raises was not raised during the handling of this error
+    return _print_exception(ended), "Ctrl-C" if isinstance(
+        ended, KeyboardInterrupt
+    ) else ""  # outside of the handler: what a hook raises was not raised during the handling of this error
 
 
 def end_threads() -> None:

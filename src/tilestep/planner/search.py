@@ -88,7 +88,8 @@ def search(
         left = [number for number, each in enumerate(expected) if number not in outcomes and each.least_cycles < record]
         if not left or (most is not None and len(done) >= most):
             break
-        number = next((number for number in first if number in left), _next(expected, left, outcomes))
+        number = next((number for number in first if number in left), None)
+        number = _next(expected, left, outcomes) if number is None else number
         try:
             done[number] = replay(number)
         except KeyboardInterrupt as error:
