@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import journaled, liveness, two_stages
-from tilestep.advice import Finding, Gain, Line, Other, Together
+from tilestep.advice import Finding, Gain, Line, Other, Steady, Together
 from tilestep.figures.quantities import bytes_text
 from tilestep.figures.reader import Report
 from tilestep.recording.container import Builder
@@ -61,7 +62,8 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     profile: Any = json_text(report.tables, "profile")
     steady = profile["steady"]
     assert [each["value"] for each in values(page, ".steady")] == [
-        steady[name] for name in ("step_cycles", "low_cycles", "high_cycles", "set_up_cycles", "samples", "steps")
+        *(steady[name] for name in ("step_cycles", "low_cycles", "high_cycles", "set_up_cycles")),
+        *(round(steady["items_a_second"]), steady["samples"], steady["steps"]),
     ]
     assert page.inner_text(".steady").endswith(". A step is a run of jit_update (128 items); 22 ran.")
     [row] = report.programs
@@ -153,9 +155,19 @@ def test_what_is_explained_alone_names_no_keys(open_page: OpenPage) -> None:
     assert len(page.evaluate(TIP)[1]) == 1
 
 
-def said(*findings: Finding, together: Together | None = None) -> Report:
+@pytest.mark.parametrize(("reloads", "others", "samples"), [(False, False, 512), (False, True, None), (True, False, 512)])
+def test_a_warm_step_is_told_as_the_summary_tells_it(open_page: OpenPage, reloads: bool, others: bool, samples: int | None) -> None:
+    counts = {"key": 1, "steps": 9, "step_cycles": 1_330_000, "set_up_cycles": 1_330_000_000}
+    steady = Steady(label="program group 'train'", unit="step", samples=samples, reloads=reloads, others=others, **counts)
+    report = said(steady=steady)
+    shown = re.sub(r"[\d.,]+ ", "# ", open_page(report, "findings").inner_text(".steady"))
+    assert shown == re.sub(r"[\d.,]+ ", "# ", steady.text(1e6))
+
+
+def said(*findings: Finding, together: Together | None = None, steady: Steady | None = None) -> Report:
     """A recording with these findings."""
     profile = {
+        "steady": None if steady is None else steady.as_document(1e6),
         "findings": [finding.as_document() for finding in findings],
         "together": None if together is None else together.as_document(),
     }

@@ -73,11 +73,16 @@ class Steady:
         step = time_text(seconds_from_cycles(self.step_cycles, clock_hz), *ends)
         step = f"{step.removesuffix(')')}; widest: {self.widest})" if ends else step
         set_up = time_text(seconds_from_cycles(self.set_up_cycles, clock_hz))
-        rate = "" if self.samples is None else f": {self.samples / seconds_from_cycles(self.step_cycles, clock_hz):,.0f} items a second"
+        rate = self.items_a_second(clock_hz)
+        rate = "" if rate is None else f": {rate:,.0f} items a second"
         items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
         beside = "set-up and other programs" if self.others else "set-up"
         warm = "with the loads of its programs, which other programs evict" if self.reloads else "once warm"
         return f"A step takes {step} {warm}, {beside} {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
+
+    def items_a_second(self, clock_hz: float) -> float | None:
+        """Of warm steps; None: nobody knows how many items a step has."""
+        return None if self.samples is None else self.samples / seconds_from_cycles(self.step_cycles, clock_hz)
 
     def as_document(self, clock_hz: float) -> dict[str, object]:
         """It in the profile's JSON document."""
@@ -89,6 +94,7 @@ class Steady:
             "step_cycles": self.step_cycles,
             "set_up_cycles": self.set_up_cycles,
             "samples": self.samples,
+            "items_a_second": self.items_a_second(clock_hz),
             "low_cycles": self.low_cycles,
             "high_cycles": self.high_cycles,
             "widest": self.widest,

@@ -74,8 +74,10 @@ function steady(found) {
     ...(found.low_cycles === null
       ? []
       : [" (", valueOf(found.low_cycles, "cycles", "findings.sure"), " to ", valueOf(found.high_cycles, "cycles", "findings.sure"), `; widest: ${found.widest})`]),
-    found.others ? " once warm, set-up and other programs " : " once warm, set-up ",
+    found.reloads ? " with the loads of its programs, which other programs evict, " : " once warm, ",
+    found.others ? "set-up and other programs " : "set-up ",
     valueOf(found.set_up_cycles, "cycles", "findings.set_up"),
+    ...(found.items_a_second === null ? [] : [": ", valueOf(Math.round(found.items_a_second), "count", "findings.rate"), " items a second"]),
     `. A step is a ${found.unit} of ${found.label}`,
     ...(found.samples === null ? [] : [" (", valueOf(found.samples, "count", "findings.samples"), " items)"]),
     "; ",
