@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from tilestep.advice.finding import Line
 from tilestep.advice.lines import HostLines, host_lines, line_of_call, most
@@ -35,6 +35,15 @@ LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
 _MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
 _Noted = TypeVar("_Noted")
+
+
+class Handed(NamedTuple):
+    """An argument of a call that a program has made before: keys of both, which argument, and its number."""
+
+    taker: int
+    maker: int
+    index: int
+    value: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,36 +336,26 @@ class Evidence:
         return tuple(index for entry, index in found.items() if entry in with_key)
 
     @cached_property
-    def states(self) -> frozenset[int]:
-        """Values that a program makes and takes again in a later call: parameters, and the like."""
-        makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
-        originals: dict[int, int] = {}
-        found: set[int] = set()
-        for call in self.calls:
-            if isinstance(call, Copy):
-                originals[call.target] = originals.get(call.source, call.source)
-            elif isinstance(call, Dispatch):
-                for value in (value for row in call.arguments for value in row):
-                    if makers.get(originals.get(value, value)) == call.key:
-                        found |= {value, originals.get(value, value)}
-                makers.update((value, call.key) for row in call.results for value in row)
-        return frozenset(found)
-
-    @cached_property
-    def taken_over(self) -> Mapping[int, Counter[int]]:
-        """How often each program was given what a program has made, by its key and the argument's index."""
-        values: set[int] = set()
-        found: dict[int, Counter[int]] = {}
+    def handed_over(self) -> tuple[Handed, ...]:
+        """Arguments of calls that a program has made, and copies of such, on the first IPU of each call."""
+        makers: dict[int, int] = {}
+        found: list[Handed] = []
         for call in self.calls:
             if isinstance(call, Dispatch):
-                for index, value in enumerate(call.arguments[0] if call.arguments else ()):
-                    found.setdefault(call.key, Counter())[index] += value in values
-                values.update(made(call))
-            elif isinstance(call, Copy) and call.source in values:
-                values.add(call.target)
+                row = call.arguments[0] if call.arguments else ()
+                found += [Handed(call.key, makers[value], index, value) for index, value in enumerate(row) if value in makers]
+                makers.update(dict.fromkeys(made(call), call.key))
+            elif isinstance(call, Copy) and call.source in makers:
+                makers[call.target] = makers[call.source]
             elif isinstance(call, Copy | Put):  # the number is given again
-                values.difference_update(made(call))
-        return found
+                for value in made(call):
+                    makers.pop(value, None)
+        return tuple(found)
+
+    @cached_property
+    def states(self) -> frozenset[int]:
+        """Values that a program makes and takes again in a later call: parameters, and the like."""
+        return frozenset(each.value for each in self.handed_over if each.taker == each.maker)
 
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""

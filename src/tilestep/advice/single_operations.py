@@ -164,8 +164,7 @@ def _on_cpu(named: str, count: int, *, reads: bool) -> str:
 
 def take_results(keys: Collection[int], evidence: Evidence) -> bool:
     """Whether programs take results of others, which may be committed to an IPU: a default device does not move those."""
-    results = {value for call in evidence.dispatches if call.key not in keys for row in call.results for value in row}
-    return any(value in results for call in evidence.dispatches if call.key in keys for row in call.arguments for value in row)
+    return any(each.taker in keys and each.maker not in keys for each in evidence.handed_over)
 
 
 def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
