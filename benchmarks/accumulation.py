@@ -44,7 +44,7 @@ import optax
 from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from tilestep.train import InfeedQueue, accumulate_gradients, effective_batch_size, gradient_accumulation, repeat
-from tilestep.train.loop.program_cache import LoopSettings, Span, repeat_loop
+from tilestep.train.loop.program_cache import ChunkSpan, LoopSettings, repeat_loop
 
 COUNT = 8  # microbatches for each update
 MICROBATCH = 8
@@ -180,7 +180,7 @@ def looped(model: Model, optimiser: Any, *, paced: bool) -> Side:
         state = repeat(model.updates * COUNT, body, state, infeed, chunk=COUNT)
         return jax.block_until_ready(state)
 
-    span = Span(steps=COUNT, every=COUNT, first=COUNT) if paced else Span(steps=COUNT)
+    span = ChunkSpan(steps=COUNT, every=COUNT, first=COUNT) if paced else ChunkSpan(steps=COUNT)
     program = repeat_loop(body, LoopSettings(has_infeed=True)).program(span)
     return compiled(turn, program, state, data)
 

@@ -16,7 +16,7 @@ from tests.page.pages import hold_time
 from tilestep.figures.quantities import bytes_text, share_text, time_text
 from tilestep.figures.scopes import parts_of
 from tilestep.views.page.assets import asset
-from tilestep.views.page.block import MOST_EXACT, Block, packed
+from tilestep.views.page.block import MOST_EXACT, PageBlock, packed
 from tilestep.views.page.modules import joined
 
 ENTRY = """
@@ -143,7 +143,7 @@ def test_what_a_block_holds_comes_back(core: Page) -> None:
         "singles": rng.normal(size=9).astype(np.float32),
     }
     json = {"text": "</script>\u2028\u202e<!--é", "none": None, "list": [1, 2.5, True, {}], "lone": "\ud800x"}
-    text = packed(Block(json=json, columns=columns))
+    text = packed(PageBlock(json=json, columns=columns))
     found = core.evaluate(
         """async (text) => {
             document.body.append(dom.h("script", { type: "application/gzip;base64", id: "data-test" }, text));

@@ -20,7 +20,7 @@ from tilestep.machine.host_call import UPDATE_SECONDS
 from tilestep.train import Pipeline
 from tilestep.train.schedules import Task, traced
 from tilestep.train.schedules.schedule import Kind
-from tilestep.train.schedules.trace import Event
+from tilestep.train.schedules.trace import TraceEvent
 from tilestep.units import seconds_from_cycles
 
 MORE: Final = 4  # microbatches during which all stages are busy
@@ -101,7 +101,7 @@ def _update(program: Pipelined, conditions: TrainingConditions, count: int) -> t
     return profile.profile.emulated_s, _pitch(pipeline, profile.timeline), profile.profile
 
 
-def _pitch(pipeline: Pipeline, events: Sequence[Event]) -> int:
+def _pitch(pipeline: Pipeline, events: Sequence[TraceEvent]) -> int:
     """Cycles from one microbatch to the next while all stages are busy: the first stage's last forwards begin so far apart.
 
     Raises: ValueError if they are not equally far apart.

@@ -107,22 +107,22 @@ def steps_each(evidence: Evidence, group: str) -> float:
     return 1.0 if steps is None else steps.count / len(steps.starts)
 
 
-class Part(NamedTuple):
+class StagePart(NamedTuple):
     """A part of a stage, which begins with a product of forward."""
 
     cycles: int  # of the product
     size_bytes: int  # of its result, which a cut behind it passes on; 0: unknown
 
 
-NO_PART: Final = Part(cycles=0, size_bytes=0)
+NO_PART: Final = StagePart(cycles=0, size_bytes=0)
 
 
-def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[Part]:
+def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[StagePart]:
     """The parts of a stage, of a loop one for each trip."""
     products = {key: _of_node(evidence.programs[key].body) for key in sorted(keys)}
     key = max(products, key=lambda key: len(products[key]))
     sizes = _sizes(evidence.sources.get(key)) if products[key] else {}
-    return [Part(_cycles(product), sizes.get(product.name, 0)) for product in products[key]]
+    return [StagePart(_cycles(product), sizes.get(product.name, 0)) for product in products[key]]
 
 
 def _cycles(product: Superstep) -> int:

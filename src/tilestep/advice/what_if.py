@@ -26,7 +26,7 @@ _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class WhatIfOutcome:
     """A recording with settings.
 
     Attributes:
@@ -53,7 +53,7 @@ def outcome(
     *,
     options: Mapping[int, PlanOptions] = _UNKNOWN,
     machine: MachineSpec | None = None,
-) -> Outcome:
+) -> WhatIfOutcome:
     """Plays all of a history with settings.
 
     Args:
@@ -89,7 +89,7 @@ def outcome(
     cycles = replay_of_file(history).end_cycle - begin
     changed = replay_of_file(replace(history, snapshot=snapshot), machine=machine, programs=programs).end_cycle - begin
     unfit = tuple(dict.fromkeys(program.name for program in programs.values() if not fits(program.memory, machine.ipu.tile)))
-    return Outcome(
+    return WhatIfOutcome(
         settings=tuple(map(str, settings)),
         cycles=cycles,
         turned_cycles=changed,

@@ -17,7 +17,7 @@ from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.freezing import with_known_weights
 from tilestep.onnx.graph import Graph, Node
-from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
+from tilestep.onnx.interpret import NO_PROGRAM, GraphRun, run_graph
 from tilestep.onnx.load import Loaded
 from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
 from tilestep.onnx.values import Array, SequenceValue, node_by_node
@@ -175,9 +175,9 @@ class ModelFunction:
         return self._graph
 
     @property
-    def run_options(self) -> Run:
+    def run_options(self) -> GraphRun:
         """How the graph is run, without a random key."""
-        return Run(training=self._training, bounds=self._bounds, sources=self._sources)
+        return GraphRun(training=self._training, bounds=self._bounds, sources=self._sources)
 
     @property
     def draws(self) -> bool:

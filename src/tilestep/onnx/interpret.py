@@ -30,7 +30,7 @@ _Mark = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class GraphRun:
     """What holds for all nodes of one run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Call:
     """One run of one node: what its handler may ask for besides its inputs and attributes."""
 
     node: Node
-    run: Run
+    run: GraphRun
     scope: MutableMapping[str, Any]
 
     @property
@@ -110,7 +110,7 @@ class Call:
         return self.run.bounds.get(self.node.name, self.run.bounds.get(next(iter(self.node.outputs), "")))
 
 
-def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMapping[str, Any] | None = None) -> list[Any]:
+def run_graph(graph: Graph, inputs: Sequence[Any], run: GraphRun, *, outer: MutableMapping[str, Any] | None = None) -> list[Any]:
     """The outputs of a graph.
 
     Args:
@@ -132,7 +132,7 @@ def run_graph(graph: Graph, inputs: Sequence[Any], run: Run, *, outer: MutableMa
         raise OnnxError(f"graph '{graph.name}' has an output {error} that no node makes") from None
 
 
-def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: Run, mark: _Mark | None) -> None:
+def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any], run: GraphRun, mark: _Mark | None) -> None:
     try:
         inputs = [scope[name] if name else None for name in node.inputs]
     except KeyError as error:

@@ -14,7 +14,7 @@ import numpy as np
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
-from tilestep.onnx.parts import Finish, Part, evaluated, parts_of
+from tilestep.onnx.parts import Finish, ModelPart, evaluated, parts_of
 from tilestep.onnx.values import Array, is_known
 
 MOST_LAYERS: Final = 64  # each kind is planned by itself
@@ -137,10 +137,10 @@ class _Division:
     def __init__(self, model: ModelFunction, sizes: Mapping[str, int], outputs: Sequence[str], most: int) -> None:
         self._model, self._sizes, self._outputs, self._most = model, sizes, outputs, most
         self._homes: list[int] | None = None
-        self._parts: dict[int, list[Part]] = {}
+        self._parts: dict[int, list[ModelPart]] = {}
         self._functions: dict[tuple[int, int], Callable[..., Any]] = {}
 
-    def parts(self, samples: int) -> list[Part]:
+    def parts(self, samples: int) -> list[ModelPart]:
         """The same parts for any number of samples. Raises: OnnxError for a size that is missing."""
         if samples not in self._parts:
             values = evaluated(self._model, self._sizes_for(samples))
@@ -184,7 +184,7 @@ class _Division:
         return found
 
 
-def _form(part: Part) -> Any:
+def _form(part: ModelPart) -> Any:
     """Equal for parts that compute the same with parameters and values of the same shapes, whatever their names are."""
     numbers: dict[str, int] = {}
 

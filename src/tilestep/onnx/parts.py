@@ -15,7 +15,7 @@ from tilestep.onnx.demand import draws
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import Graph, Node, reads
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.specs import ValueSpec, narrowed
 from tilestep.onnx.values import Array, is_known, jax_dtype
 
@@ -23,7 +23,7 @@ Finish = Callable[[Sequence[Any], Sequence[Any]], Any]  # (outputs, what else th
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class ModelPart:
     """Some nodes of a model.
 
     Attributes:
@@ -37,7 +37,7 @@ class Part:
     shapes: Sequence[Any]
     params: Mapping[str, Array]
     state: Mapping[str, Array]
-    options: Run
+    options: GraphRun
 
     def function(self, finish: Finish | None = None) -> Callable[..., Any]:
         """The part as a stage: (params, *values) -> values, with its state (params, state, *values) -> (values, new state).
@@ -180,7 +180,7 @@ def _size(spec: ValueSpec, axis: int, sizes: Mapping[str, int]) -> int | None:
     return size if isinstance(size, int) else sizes.get(f"{spec.name}[{axis}]", None if size is None else sizes.get(size))
 
 
-def parts_of(model: ModelFunction, values: Mapping[str, Any], homes: Sequence[int], outputs: Sequence[str]) -> list[Part]:
+def parts_of(model: ModelFunction, values: Mapping[str, Any], homes: Sequence[int], outputs: Sequence[str]) -> list[ModelPart]:
     """The model in parts.
 
     Args:
@@ -205,7 +205,7 @@ def parts_of(model: ModelFunction, values: Mapping[str, Any], homes: Sequence[in
         after = set[str]().union(*wanted[part:])
         arguments.append([name for name in order if name in made and name in after and not is_known(values[name])])
     _require_arrays(arguments, values)
-    parts: list[Part] = []
+    parts: list[ModelPart] = []
     for number, (own, names) in enumerate(zip(nodes, arguments, strict=True)):
         results = list(outputs) if number == count - 1 else arguments[number + 1]
         params = {name: array for name, array in model.params.items() if name in wanted[number]}
@@ -220,7 +220,7 @@ def parts_of(model: ModelFunction, values: Mapping[str, Any], homes: Sequence[in
             initializers={**constants, **known},
             outer=frozenset(),
         )
-        parts.append(Part(graph=graph, shapes=[values[name] for name in names], params=params, state=state, options=model.run_options))
+        parts.append(ModelPart(graph=graph, shapes=[values[name] for name in names], params=params, state=state, options=model.run_options))
     return parts
 
 

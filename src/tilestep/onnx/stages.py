@@ -17,7 +17,7 @@ from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
 from tilestep.onnx.layers import MOST_LAYERS, layer_ends
-from tilestep.onnx.parts import Finish, Part, evaluated, parts_of
+from tilestep.onnx.parts import Finish, ModelPart, evaluated, parts_of
 from tilestep.onnx.values import Array, is_known, jax_dtype
 from tilestep.train import LayerCost, Partition, best_partition
 from tilestep.train.backward import with_backward
@@ -62,7 +62,7 @@ def balanced(
     return homes, partition
 
 
-def _costs(parts: Sequence[Part], devices: Sequence[Any], *, training: bool) -> list[LayerCost]:
+def _costs(parts: Sequence[ModelPart], devices: Sequence[Any], *, training: bool) -> list[LayerCost]:
     known: dict[str, float] = {}  # by text of a program
     costs: list[LayerCost] = []
     for number, part in enumerate(parts):
@@ -75,7 +75,7 @@ def _costs(parts: Sequence[Part], devices: Sequence[Any], *, training: bool) -> 
     return costs
 
 
-def _work(part: Part, device: Any, known: dict[str, float], *, training: bool) -> float:
+def _work(part: ModelPart, device: Any, known: dict[str, float], *, training: bool) -> float:
     """Cycles of a part, forward and, in training, backward. Args: known: costs of programs by their text."""
     place = SingleDeviceSharding(device)
     function = part.function()
@@ -207,7 +207,7 @@ def _homes(model: ModelFunction, values: Mapping[str, Any], cuts: Cuts) -> list[
     return homes
 
 
-def _require_one_home(model: ModelFunction, parts: Sequence[Part]) -> None:
+def _require_one_home(model: ModelFunction, parts: Sequence[ModelPart]) -> None:
     """Raises: OnnxError for statistics that several stages would change."""
     for name in statistics(model.graph) & model.state.keys():
         homes = [number for number, part in enumerate(parts) if name in part.state]

@@ -9,7 +9,7 @@ from tilestep.cost.elementwise import named_cast
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
 from tilestep.plan.host_gather import HostGathers
-from tilestep.plan.mapping import Leaf, Value
+from tilestep.plan.mapping import MappedArray, Value
 from tilestep.plan.price import fusion_dtype
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
@@ -45,13 +45,13 @@ class Scope:
 
     def reads(
         self, operations: Sequence[Instruction], inside: set[str], size: int, ipu: IpuSpec
-    ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
+    ) -> tuple[list[tuple[MappedArray, ArrayShape]], int, int]:
         """The arrays and slices that a fusion of `size` elements loads, each once.
 
         Returns: (array, shape) of each; bytes of halos; bytes of blocks that are copied with their halos.
         """
-        whole: dict[int, tuple[Leaf, ArrayShape]] = {}
-        sliced: dict[int, tuple[Leaf, dict[str, Instruction]]] = {}
+        whole: dict[int, tuple[MappedArray, ArrayShape]] = {}
+        sliced: dict[int, tuple[MappedArray, dict[str, Instruction]]] = {}
         for operand in (operand for member in operations for operand in member.operands):
             source, part = self.seen(operand)
             if source.name in inside or (source.opcode == "constant" and source.leaves[0].size < size):
@@ -72,7 +72,7 @@ class Scope:
                 home = leaf.home
             else:
                 home = leaf.home and f"{leaf.home}[{parts[0].name}]"  # a part of an array has another layout than its partner
-            loaded += [(Leaf(leaf.buffer, home), part.leaves[0]) for part in parts]
+            loaded += [(MappedArray(leaf.buffer, home), part.leaves[0]) for part in parts]
         return loaded, halo_bytes, copied_bytes
 
     def operation(self, member: Instruction, ipu: IpuSpec) -> tuple[str, str]:

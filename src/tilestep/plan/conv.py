@@ -23,7 +23,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.conv_methods import FAMILY, Convolution, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import DEFAULTS, Matmul, best_plan
-from tilestep.plan.partition import Plan, footprint_of
+from tilestep.plan.partition import PartitionPlan, footprint_of
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 
@@ -228,6 +228,6 @@ def _after_windows(windows: StepCost, product: StepCost) -> StepCost:
     )
 
 
-def _layout(plan: Plan, *names: str) -> str:
+def _layout(plan: PartitionPlan, *names: str) -> str:
     parts = dict(plan.splits)
     return f"{plan.method}: " + ", ".join(f"{name} in {parts[name]}" for name in names) + f" on {plan.tiles}"

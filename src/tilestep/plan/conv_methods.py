@@ -36,7 +36,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
 from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of, held
+from tilestep.plan.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
 from tilestep.plan.work_lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
@@ -111,7 +111,7 @@ class TileWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class ConvMethod:
     """One way to compute on a tile; the functions are of one tile's work, in cycles."""
 
     name: str
@@ -181,7 +181,7 @@ class Method:
         return int(self.compute_at_least(whole)[0]) // tiles
 
 
-def methods(problem: Convolution, ipu: IpuSpec, options: PlanOptions) -> Iterator[Method]:
+def methods(problem: Convolution, ipu: IpuSpec, options: PlanOptions) -> Iterator[ConvMethod]:
     """All that can compute a convolution, the most likely best first."""
     dtype = computes_in(problem.left, problem.right)
     how = ARITHMETIC[dtype]
@@ -213,7 +213,7 @@ def slides(problem: Convolution) -> bool:
     return plain and bool(windows) and windows[-1].stride <= LONGEST_STRIDE
 
 
-def _by_rows(problem: Convolution, unit: MatrixUnit, dtype: str) -> Iterator[Method]:
+def _by_rows(problem: Convolution, unit: MatrixUnit, dtype: str) -> Iterator[ConvMethod]:
     """Two or four rows of the kernel in one block, where that makes fewer blocks: where channels are few, or a few more than a block's."""
     rows = problem.plane[1].window.size
     fewest = rows * ceil_div(problem.in_channels, unit.in_channels)
@@ -226,7 +226,7 @@ def _by_rows(problem: Convolution, unit: MatrixUnit, dtype: str) -> Iterator[Met
             yield replace(method, regrouped=unit.units != unit.in_channels, kernel_grain=together)
 
 
-def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -> Method:
+def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -> ConvMethod:
     real = COMPLEX_PRODUCTS if ARITHMETIC[dtype].is_complex else 1
 
     def compute(work: TileWork) -> Ints:
@@ -238,7 +238,7 @@ def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -
         blocks = work.groups * work.in_blocks * work.out_blocks * work.taps // unit.kernel_rows
         return real * amp_nx1_at_least(work.rows * work.row_length, blocks, unit)
 
-    return Method(
+    return ConvMethod(
         name=name,
         problem=problem,
         compute=compute,
@@ -251,11 +251,11 @@ def _by_element(name: str, problem: Convolution, unit: MatrixUnit, dtype: str) -
     )
 
 
-def _by_window(problem: Convolution, unit: MatrixUnit, side: int, channels: int) -> Method:
+def _by_window(problem: Convolution, unit: MatrixUnit, side: int, channels: int) -> ConvMethod:
     stride = problem.field[-1].window.stride
     sized = partial(slic, side=side, stride=stride, unit=unit)
     bounded = partial(slic_at_least, side=side, stride=stride, unit=unit)
-    return Method(
+    return ConvMethod(
         name=f"sliding window, {side} x {channels}",
         problem=problem,
         compute=lambda work: sized(work.rows, work.row_length, work.windows, work.groups * work.in_blocks * work.out_blocks),
@@ -270,8 +270,8 @@ def _by_window(problem: Convolution, unit: MatrixUnit, side: int, channels: int)
     )
 
 
-def _dot_products(problem: Convolution, unit: VectorUnit, dtype: str) -> Method:
-    return Method(
+def _dot_products(problem: Convolution, unit: VectorUnit, dtype: str) -> ConvMethod:
+    return ConvMethod(
         name="dot products",
         problem=problem,
         compute=lambda work: horizontal_mac(work.rows, work.row_length, work.taps, work.in_channels, work.out_channels, work.groups, unit),
@@ -283,9 +283,9 @@ def _dot_products(problem: Convolution, unit: VectorUnit, dtype: str) -> Method:
     )
 
 
-def _side_by_side(problem: Convolution, unit: VectorUnit, side: int) -> Method:
+def _side_by_side(problem: Convolution, unit: VectorUnit, side: int) -> ConvMethod:
     width = problem.plane[2].window.size
-    return Method(
+    return ConvMethod(
         name=f"multiply-adds side by side, {side}",
         problem=problem,
         compute=lambda work: vertical_mac(work.rows * work.row_length, work.kernel_rows, width, work.in_channels, work.groups, side, unit),
@@ -303,7 +303,9 @@ def _cut_axis(rows: Axis, columns: Axis) -> Axis:
 LISTS_SHARE = 1 / 8  # of the room for a convolution's temporaries, that its lists of work may take. Assumed
 
 
-def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at_most: int | None, room: float = math.inf) -> Plan | None:
+def search(
+    method: ConvMethod, ipu: IpuSpec, options: PlanOptions, *, flops: int, at_most: int | None, room: float = math.inf
+) -> PartitionPlan | None:
     """The cheapest cut by groups, batch, rows, columns, kernel and channels.
 
     Args: room: the memory that it may take, as a proportion of a tile's.
@@ -383,7 +385,7 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
     return replace(plan, cost=replace(plan.cost, footprint=footprint, held=(None, weights)))
 
 
-def _fits(method: Method, blocks: Blocks, work: TileWork, batch: Ints, room_bytes: float, workers: int) -> NDArray[np.bool_]:
+def _fits(method: ConvMethod, blocks: Blocks, work: TileWork, batch: Ints, room_bytes: float, workers: int) -> NDArray[np.bool_]:
     """Whether a block's operands, its partial results and its lists of work fit into so much memory, if need be in serial parts.
 
     Parts are those of the output channels, the input channels, or the batch (the output channels where operands are swapped), never of the
@@ -405,7 +407,7 @@ def _fits(method: Method, blocks: Blocks, work: TileWork, batch: Ints, room_byte
     return (np.minimum(np.minimum(by_outputs, by_inputs), by_batch) <= room_bytes) & (lists <= room_bytes * LISTS_SHARE)
 
 
-def _list_bytes(method: Method, splits: Mapping[str, int], ipu: IpuSpec) -> int:
+def _list_bytes(method: ConvMethod, splits: Mapping[str, int], ipu: IpuSpec) -> int:
     """Pointers and lists of work of the fullest tile's vertex."""
     parts = tuple(np.array([ceil_div(size, splits[name])], dtype=object) for size, name in zip(method.sizes, NAMES, strict=True))
     work = method.work(parts)

@@ -13,7 +13,7 @@ from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.frames import Frames
 from tilestep.plan.liveness import Liveness, liveness, tile_memory
 from tilestep.plan.lowering import Lowering
-from tilestep.plan.mapping import ANYWHERE, Leaf, Value
+from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
 from tilestep.plan.passes import PASSES
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
 from tilestep.plan.timeline import Occupancy, occupancy
@@ -68,7 +68,7 @@ def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, 
         buffer = lowering.buffers.new(_argument_name(parameter.op_name, parameter.literal), parameter.shape.size_bytes)
         if space == HOST_SPACE:
             lowering.pinned.host.add(buffer)
-        values.append((Leaf(buffer, ANYWHERE),))
+        values.append((MappedArray(buffer, ANYWHERE),))
     donated = {result: (argument, 0) for result, argument in module.input_output_aliases.items()}
     block = lowering.block(module.entry, values, donated)
     arguments = _arguments(module, spaces, [lowering.layouts.get(value[0].buffer, "") for value in values])

@@ -25,7 +25,7 @@ from tilestep.plan.counters import without_counters
 from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit, fuse, fusible_in
 from tilestep.plan.host_gather import host_gathers
-from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_fusion
+from tilestep.plan.mapping import ANYWHERE, MappedArray, Value, home_of, keeping_layout, place_fusion
 from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
@@ -91,7 +91,7 @@ class Lowering:
             if all(member.name in scope.gathers.unstored for member in unit.members):
                 for member in unit.members:
                     same = scope.values[member.operands[0]] if member.operands[0] in scope.gathers.unstored else None
-                    scope.values[member.name] = same or (Leaf(self.pinned.new(member, member.leaves[0].size_bytes), ANYWHERE),)
+                    scope.values[member.name] = same or (MappedArray(self.pinned.new(member, member.leaves[0].size_bytes), ANYWHERE),)
             elif unit.fused and is_epilogue(unit, scope):
                 for member in unit.members:
                     (operand,) = (name for name in member.operands if scope.source(name).opcode != "constant")
@@ -118,19 +118,19 @@ class Lowering:
         makers = [root]
         if root.opcode == "tuple" and len(root.operands) == len(block.root):
             makers = [block.computation.by_name[operand] for operand in root.operands]
-        delivered: list[Leaf] = []
+        delivered: list[MappedArray] = []
         self.pinned.bring(block.root, block)
         for index, (leaf, target) in enumerate(zip(block.root, host_buffers, strict=True)):
             if target is not None and leaf.buffer != target and self.pinned.merge(leaf):
-                leaf = Leaf(target, ANYWHERE)
+                leaf = MappedArray(target, ANYWHERE)
             maker, size_bytes = makers[index % len(makers)], self.buffers.sizes[leaf.buffer]
             if leaf.buffer in self.pinned.host and leaf.buffer != target:
-                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=maker.frame), ANYWHERE)
+                arrived = MappedArray(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=maker.frame), ANYWHERE)
                 self.pinned.access(maker, (), (arrived,), from_memory=size_bytes, scope=block)
                 leaf = arrived
             if target is not None and leaf.buffer != target:
                 self.pinned.access(maker, (leaf,), (), to_memory=size_bytes, scope=block)
-                leaf = Leaf(target, ANYWHERE)
+                leaf = MappedArray(target, ANYWHERE)
             delivered.append(leaf)
         block.root = tuple(delivered)
 
@@ -139,7 +139,7 @@ class Lowering:
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
         if opcode == "iota":  # absorbed: it is not stored
-            return (Leaf(self.buffers.new(instruction.name, 0), ANYWHERE),)
+            return (MappedArray(self.buffers.new(instruction.name, 0), ANYWHERE),)
         if opcode in VIEWS or instruction.name in scope.units.absorbed:
             return operands[0]
         if opcode == "tuple":
@@ -149,7 +149,7 @@ class Lowering:
             return operands[0][start:end]
         if opcode == "constant":
             sizes = [leaf.size_bytes for leaf in instruction.leaves]
-            value = tuple(Leaf(self.buffers.new("constants", size, frame=instruction.frame), ANYWHERE) for size in sizes)
+            value = tuple(MappedArray(self.buffers.new("constants", size, frame=instruction.frame), ANYWHERE) for size in sizes)
             self.constants += [leaf.buffer for leaf in value]
             return value
         if opcode == "while":
@@ -176,7 +176,7 @@ class Lowering:
         """
         label, new = scope_of(instruction) or instruction.name, self.buffers.new
         return tuple(
-            Leaf(new(label, leaf.size_bytes, tile_elements * DTYPE_BITS[leaf.dtype] // 8, frame=instruction.frame), home(index))
+            MappedArray(new(label, leaf.size_bytes, tile_elements * DTYPE_BITS[leaf.dtype] // 8, frame=instruction.frame), home(index))
             for index, leaf in enumerate(instruction.leaves)
         )
 
@@ -230,7 +230,7 @@ class Lowering:
         )
         return value
 
-    def _agreed(self, work: Work, step: StepCost, leaves: Sequence[Leaf], options: PlanOptions) -> tuple[Work, StepCost]:
+    def _agreed(self, work: Work, step: StepCost, leaves: Sequence[MappedArray], options: PlanOptions) -> tuple[Work, StepCost]:
         """The work and its price, with one layout for each resident operand.
 
         A resident operand keeps the layout that its first matmul chose. A later matmul that wants another layout pays for the move.
@@ -262,7 +262,7 @@ class Lowering:
                 blocks = tile_elements if member.leaves[0].size == size else 0
                 scope.values[member.name] = self._new(member, lambda _: placed.home, blocks)
             elif member.name in scope.units.fusible:
-                scope.values[member.name] = (Leaf(self.buffers.new(member.name, 0), placed.home),)
+                scope.values[member.name] = (MappedArray(self.buffers.new(member.name, 0), placed.home),)
             else:  # a view between two operations
                 scope.values[member.name] = scope.values[member.operands[0]]
         if not size:
@@ -312,7 +312,7 @@ class Lowering:
         keeps = keeping_layout(body, fusible_in(body, cost.ELEMENTWISE))
         shape = scope.computation.by_name[instruction.operands[0]].shape
         homes = {leaf: ANYWHERE for index in keeps for leaf in range(*shape.span(index))}
-        parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
+        parameter = tuple(MappedArray(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))
         start = len(self.buffers)
         lowered = self.block(body, [parameter], {leaf: (0, leaf) for leaf in range(len(carried))})
         self.deliver(lowered, [leaf.buffer if leaf.buffer in self.pinned.host else None for leaf in carried])
@@ -353,7 +353,7 @@ class Lowering:
             leaf, size_bytes = carried[index], shape.leaves[index].size_bytes
             if leaf.buffer in self.pinned.host:
                 continue
-            result[index] = Leaf(self.pinned.new(instruction, size_bytes), ANYWHERE)
+            result[index] = MappedArray(self.pinned.new(instruction, size_bytes), ANYWHERE)
             if is_filled:
                 self.pinned.access(instruction, (leaf,), (), to_memory=size_bytes, scope=scope)
         return tuple(result)
@@ -382,7 +382,9 @@ class Lowering:
         for block in lowered:
             self.deliver(block, host_buffers)
         in_tiles = self._new(instruction, lambda index: f"{instruction.name}.{index}")
-        value = tuple(leaf if buffer is None else Leaf(buffer, ANYWHERE) for leaf, buffer in zip(in_tiles, host_buffers, strict=True))
+        value = tuple(
+            leaf if buffer is None else MappedArray(buffer, ANYWHERE) for leaf, buffer in zip(in_tiles, host_buffers, strict=True)
+        )
         for start, block in zip(starts, lowered, strict=True):
             taken: set[int] = set()
             for result, leaf in zip(value, block.root, strict=True):
@@ -408,7 +410,7 @@ class Lowering:
         )
         return value
 
-    def _host_buffer(self, leaves: Sequence[Leaf], passed: Collection[int]) -> int | None:
+    def _host_buffer(self, leaves: Sequence[MappedArray], passed: Collection[int]) -> int | None:
         """The buffer in pinned_host of one result of a conditional; None: the result is in the tiles.
 
         A buffer that some arm passes on comes before one that an arm makes, because the latter can be written there at once.

@@ -20,14 +20,14 @@ ANYWHERE = ""
 _STAYS = frozenset({"all-reduce", "dynamic-update-slice", "scatter"})
 
 
-class Leaf(NamedTuple):
+class MappedArray(NamedTuple):
     """One array of a value: the buffer that holds it, and its home."""
 
     buffer: int
     home: str
 
 
-Value = tuple[Leaf, ...]
+Value = tuple[MappedArray, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def home_of(instruction: Instruction, operands: Sequence[Value], leaf: int) -> s
     return instruction.name
 
 
-def place_fusion(name: str, inputs: Sequence[tuple[Leaf, ArrayShape]], size: int, products: AbstractSet[str]) -> Placed:
+def place_fusion(name: str, inputs: Sequence[tuple[MappedArray, ArrayShape]], size: int, products: AbstractSet[str]) -> Placed:
     """A fusion runs in the layout of an operand; operands of another layout move.
 
     Args:

@@ -25,7 +25,7 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of, held
+from tilestep.plan.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
 from tilestep.plan.work_lists import one_element_bytes
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
@@ -126,7 +126,7 @@ def matmul_of(work: Work) -> Matmul:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class MatmulMethod:
     """One way to compute on a tile; the functions are of (groups, rows, inner, columns) on a tile, in its grains, and give cycles."""
 
     name: str
@@ -145,18 +145,18 @@ class Method:
 
 
 @lru_cache(maxsize=8192)
-def matmul_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> Plan:
+def matmul_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS) -> PartitionPlan:
     """The cheapest plan of all splits, both orders of the operands, all methods; its splits are by the problem's own dimensions."""
     plan = best_plan(problem, ipu, options)
     assert plan is not None  # the first search has no bound
     return plan
 
 
-def best_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS, *, at_most: int | None = None) -> Plan | None:
+def best_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS, *, at_most: int | None = None) -> PartitionPlan | None:
     """As `matmul_plan`; None where every plan takes more than `at_most` cycles."""
     if problem.flops == 0:
         raise ValueError(f"{problem} has no products to plan")
-    best: Plan | None = None
+    best: PartitionPlan | None = None
     for method in methods(problem, ipu, options):
         for order, names in ((problem, NAMES),) if problem.swapped == problem else ((problem, NAMES), (problem.swapped, _SWAPPED)):
             bound = at_most if best is None else best.cost.cycles
@@ -167,7 +167,7 @@ def best_plan(problem: Matmul, ipu: IpuSpec, options: PlanOptions = DEFAULTS, *,
     return best
 
 
-def methods(problem: Matmul, ipu: IpuSpec, options: PlanOptions) -> Iterator[Method]:
+def methods(problem: Matmul, ipu: IpuSpec, options: PlanOptions) -> Iterator[MatmulMethod]:
     """All that can compute a product, the most likely best first."""
     dtype = computes_in(problem.left, problem.right)
     how = ARITHMETIC[dtype]
@@ -182,9 +182,9 @@ def methods(problem: Matmul, ipu: IpuSpec, options: PlanOptions) -> Iterator[Met
         yield _outer_products(unit, dtype)
 
 
-def _blocks(unit: MatrixUnit, dtype: str) -> Method:
+def _blocks(unit: MatrixUnit, dtype: str) -> MatmulMethod:
     real = COMPLEX_PRODUCTS if ARITHMETIC[dtype].is_complex else 1
-    return Method(
+    return MatmulMethod(
         name="matrix unit",
         compute=lambda g, p, i, o: real * amp_1x1(p, i, o, g, unit),
         compute_at_least=lambda g, p, i, o: real * amp_1x1_at_least(p, g * i * o, unit),
@@ -196,8 +196,8 @@ def _blocks(unit: MatrixUnit, dtype: str) -> Method:
     )
 
 
-def _dot_products(unit: VectorUnit, dtype: str) -> Method:
-    return Method(
+def _dot_products(unit: VectorUnit, dtype: str) -> MatmulMethod:
+    return MatmulMethod(
         name="dot products",
         compute=lambda g, p, i, o: horizontal_mac(np.ones_like(p), p, 1, i, o, g, unit),
         compute_at_least=lambda g, p, i, o: horizontal_mac_at_least(p, 1, i, g * o, unit),
@@ -205,8 +205,8 @@ def _dot_products(unit: VectorUnit, dtype: str) -> Method:
     )
 
 
-def _outer_products(unit: VectorUnit, dtype: str) -> Method:
-    return Method(
+def _outer_products(unit: VectorUnit, dtype: str) -> MatmulMethod:
+    return MatmulMethod(
         name="outer products",
         compute=lambda g, p, _, o: outer_product(p, o, g, unit),
         compute_at_least=lambda g, p, _, o: 2 * g * p * o,
@@ -237,8 +237,8 @@ def computes_in(left: str, right: str) -> str:
 
 
 def search(
-    problem: Matmul, method: Method, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None, names: tuple[str, ...] = NAMES
-) -> Plan | None:
+    problem: Matmul, method: MatmulMethod, ipu: IpuSpec, options: PlanOptions, *, at_most: int | None, names: tuple[str, ...] = NAMES
+) -> PartitionPlan | None:
     """The cheapest split of one order of the operands, or None if all take more than `at_most` cycles."""
     sizes = (problem.groups, problem.rows, ceil_div(problem.inner, method.in_grain), ceil_div(problem.columns, method.out_grain))
     # More parts of the columns only add to the bytes that are sent of a resident left operand, more rows to those of a right one.

@@ -25,7 +25,7 @@ MOST_ROUNDS: Final = 64  # of the beam search
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class MemoryTask:
     """One unit as memory sees it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Task:
 class Tasks:
     """A program's units in the program's order, and the values between them."""
 
-    tasks: tuple[Task, ...]  # each follows the tasks that it needs
+    tasks: tuple[MemoryTask, ...]  # each follows the tasks that it needs
     sizes: tuple[int, ...]  # for each value, in bytes
     kept: frozenset[int] = frozenset()  # values that stay to the end
 
@@ -133,7 +133,7 @@ def _heights(tasks: Tasks, order: Iterable[int]) -> list[int]:
     return heights
 
 
-def _reused_bytes(tasks: Tasks, task: Task, dying: Sequence[int]) -> int:
+def _reused_bytes(tasks: Tasks, task: MemoryTask, dying: Sequence[int]) -> int:
     """Bytes that a task makes in the memory of values that it reads last. Args: dying: the sizes of those values."""
     if not task.in_place or not dying:
         return 0
@@ -226,7 +226,7 @@ def _by_results(tasks: Tasks) -> list[int]:
         members.setdefault(last, []).append(number)
     groups = [members[last] for last in sorted(members)]
     group_of = {number: index for index, group in enumerate(groups) for number in group}
-    joined: list[Task] = []
+    joined: list[MemoryTask] = []
     sizes = list(tasks.sizes)
     for index, group in enumerate(groups):
         own = [tasks.tasks[number] for number in group]
@@ -236,7 +236,7 @@ def _by_results(tasks: Tasks) -> list[int]:
                 sizes[value] = 0  # it is gone behind the last of them
         reads = dict.fromkeys(value for task in own for value in task.reads if value not in makes)
         after = {group_of[need] for number in group for need in tasks.needs[number]} - {index}
-        joined.append(Task(reads=tuple(reads), makes=tuple(makes), after=tuple(sorted(after))))
+        joined.append(MemoryTask(reads=tuple(reads), makes=tuple(makes), after=tuple(sorted(after))))
     order = _from_the_start(Tasks(tasks=tuple(joined), sizes=tuple(sizes), kept=tasks.kept), range(len(groups)))
     return [number for index in order for number in groups[index]]
 

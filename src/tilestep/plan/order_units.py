@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from tilestep.plan.order import Task, Tasks, smallest_peak
+from tilestep.plan.order import MemoryTask, Tasks, smallest_peak
 from tilestep.program.hlo import Computation, Instruction
 
 _VIEWS = frozenset({"bitcast", "reshape"})
@@ -47,7 +47,7 @@ def ordered(
     names = _in_program_order(needs)
     numbers = {unit: number for number, unit in enumerate(names)}
     values = _Values(computation, absorbed)
-    tasks: list[Task] = []
+    tasks: list[MemoryTask] = []
     readers: dict[int, list[int]] = defaultdict(list)
     for number, unit in enumerate(names):
         instructions = [instruction for instruction in members[unit] if instruction.opcode not in _NAMES]
@@ -61,7 +61,7 @@ def ordered(
                 before.update(reader for value in values.of(instruction.name) for reader in readers[value])
         for value in reads:
             readers[value].append(number)
-        tasks.append(Task(reads=tuple(reads), makes=tuple(makes), after=tuple(sorted(before)), in_place=unit in leader))
+        tasks.append(MemoryTask(reads=tuple(reads), makes=tuple(makes), after=tuple(sorted(before)), in_place=unit in leader))
     results = values.of(computation.root.name)
     root, sizes, made = frozenset(results), values.sizes, [value for task in tasks for value in task.makes]
     read = {value for task in tasks for value in task.reads}
@@ -73,7 +73,7 @@ def ordered(
     return [names[number] for number in smallest_peak(Tasks(tasks=tuple(tasks), sizes=tuple(sizes), kept=root), enough_bytes=enough_bytes)]
 
 
-def _take_over(tasks: list[Task], sizes: list[int], readers: Mapping[int, Sequence[int]], pairs: Mapping[int, int]) -> None:
+def _take_over(tasks: list[MemoryTask], sizes: list[int], readers: Mapping[int, Sequence[int]], pairs: Mapping[int, int]) -> None:
     """Has results written where a parameter lies: behind all tasks that read the parameter, and in no memory of their own.
 
     A result stays as it is if the program's order reads the parameter later.

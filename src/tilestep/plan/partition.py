@@ -77,7 +77,7 @@ class Types:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PartitionPlan:
     """The cheapest way that was found."""
 
     cost: StepCost
@@ -102,7 +102,7 @@ def cheapest(
     options: PlanOptions,
     at_most: int | None = None,
     allowed: NDArray[np.bool_] | None = None,
-) -> Plan | None:
+) -> PartitionPlan | None:
     """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
 
     Supersteps: one that multiplies, behind the exchange and sync that bring operands if any move, and one per stage of
@@ -150,7 +150,7 @@ def cheapest(
         sums_bytes=int(costs.sums_bytes[best]),
         stages=stages,
     )
-    return Plan(
+    return PartitionPlan(
         cost=replace(cost, footprint=footprint),
         method=method,
         tiles=int(block.tiles[best]),

@@ -9,7 +9,7 @@ from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit
-from tilestep.plan.mapping import ANYWHERE, Leaf, Value
+from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
 from tilestep.plan.steps import HostCall, Node
 from tilestep.plan.timeline import Buffers, Moment
 from tilestep.program.hlo import Instruction
@@ -32,7 +32,7 @@ class Pinned:
         self.host: set[int] = set()
         self.merged: set[int] = set()
         self._mergeable: set[int] = set()  # buffers that the program has just written, and that may still become a part of another
-        self._awaited: dict[int, tuple[Instruction, Leaf]] = {}  # buffers that come from pinned_host at their first read
+        self._awaited: dict[int, tuple[Instruction, MappedArray]] = {}  # buffers that come from pinned_host at their first read
 
     def moved(self, instruction: Instruction, value: Value, scope: Scope) -> Value:
         """Moves a value: to pinned_host at once, from there at its first read. A value that is there already stays as it is."""
@@ -43,13 +43,13 @@ class Pinned:
                 return (self._awaited[leaf.buffer][1],)
             if leaf.buffer in self.host:
                 return value
-            pinned = Leaf(self.new(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
+            pinned = MappedArray(self.new(instruction, instruction.leaves[0].size_bytes), ANYWHERE)
             self._mergeable.add(pinned.buffer)
             self.access(instruction, value, (), to_memory=instruction.leaves[0].size_bytes, scope=scope)
             return (pinned,)
         if leaf.buffer not in self.host:
             return value
-        arriving = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
+        arriving = MappedArray(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
         self._awaited[arriving.buffer] = (instruction, leaf)
         return (arriving,)
 
@@ -84,7 +84,7 @@ class Pinned:
                 instruction, _ = self._awaited.pop(leaf.buffer)
                 self.access(instruction, (), (leaf,), from_memory=self.buffers.sizes[leaf.buffer], scope=scope)
 
-    def merge(self, leaf: Leaf) -> bool:
+    def merge(self, leaf: MappedArray) -> bool:
         """Makes a value a part of another buffer, if it has just been written to pinned_host; returns whether it has."""
         if leaf.buffer not in self._mergeable:
             return False
@@ -98,13 +98,13 @@ class Pinned:
         """The operands, with those in pinned_host brought into the tiles for this one use; for a slice only the bytes that it takes."""
         result: list[Value] = []
         for value, leaves in zip(operands, shapes, strict=True):
-            moved: list[Leaf] = []
+            moved: list[MappedArray] = []
             for leaf, shape in zip(value, leaves, strict=True):
                 if leaf.buffer not in self.host:
                     moved.append(leaf)
                     continue
                 size_bytes = instruction.leaves[0].size_bytes if instruction.opcode in PARTIAL_READS else shape.size_bytes
-                arrived = Leaf(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
+                arrived = MappedArray(self.buffers.new(self.buffers.names[leaf.buffer], size_bytes, frame=instruction.frame), ANYWHERE)
                 self.access(instruction, (), (arrived,), from_memory=size_bytes, scope=scope)
                 moved.append(arrived)
             result.append(tuple(moved))

@@ -65,7 +65,7 @@ def _say_once(stated: str, stated_tiles: int, name: str, num_tiles: int) -> None
     )
 
 
-class System:
+class DevicesInUse:
     """Which IPUs are in use, and by which devices; a device that is gone uses none."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class System:
             self._users.pop(device, None)
 
 
-SYSTEM: Final = System()
+SYSTEM: Final = DevicesInUse()
 
 
 _POLL_WALL_S: Final = 0.05  # between two tries to attach

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from tilestep import tracing
 from tilestep.tracing import Channel, Series
-from tilestep.tracing.tracepoints import Span
+from tilestep.tracing.tracepoints import TracedSpan
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ traceFramework: Final = createTraceChannel("Framework")
 class Tracepoint:
     """A span, as a context manager."""
 
-    def __new__(cls, channel: Channel, label: str) -> Span:
+    def __new__(cls, channel: Channel, label: str) -> TracedSpan:
         """Makes the span. Raises: ValueError for a channel's name that is empty."""
         return tracing.tracepoint(label, channel=channel)
 

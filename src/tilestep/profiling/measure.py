@@ -39,7 +39,7 @@ from tilestep.recording.builder import Builder
 from tilestep.recording.history import History
 from tilestep.recording.schema import TABLES
 from tilestep.recording.sources import Source
-from tilestep.recording.sums import Span, add_sums, ran_in
+from tilestep.recording.sums import SimulationSpan, add_sums, ran_in
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
@@ -77,7 +77,7 @@ def profile_between(
     """
     if end.number <= start.number:
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
-    span, builder = Span(system=system, begin=start, end=end, history=None), Builder(kind="run")
+    span, builder = SimulationSpan(system=system, begin=start, end=end, history=None), Builder(kind="run")
     ran = ran_in(span, of_jax)
     add_sums(builder, span, ran)
     recorded = Compilation(builder.tables(), Target(machine=system.machine), {row: end.programs[key] for row, key in enumerate(ran)})

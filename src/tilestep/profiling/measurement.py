@@ -29,7 +29,7 @@ from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import history_since
 from tilestep.recording.source_lines import source_files
 from tilestep.recording.sources import Source
-from tilestep.recording.sums import Compiled, Span
+from tilestep.recording.sums import RecordedCompilation, SimulationSpan
 from tilestep.sim import Mark, System
 from tilestep.views.profile import Profile
 
@@ -50,7 +50,7 @@ class Measurement:
     """
 
     profile: Profile
-    span: Span
+    span: SimulationSpan
     sources: Mapping[int, ProgramSource]
     engine: EngineOptions
     refused: Mapping[int, ProgramSource] = field(default_factory=dict[int, ProgramSource])
@@ -76,7 +76,7 @@ class Measurement:
 
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
-        span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
+        span = self.span if journal else SimulationSpan(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
         compiled = self._compiled(span, hlo=hlo, memory=memory)
         if not lines:
             compiled = {key: replace(of, hlo=None if of.hlo is None else without_frames(of.hlo)) for key, of in compiled.items()}
@@ -112,17 +112,17 @@ class Measurement:
                 )
         return chosen
 
-    def _compiled(self, span: Span, *, hlo: bool, memory: bool) -> dict[int, Compiled]:
+    def _compiled(self, span: SimulationSpan, *, hlo: bool, memory: bool) -> dict[int, RecordedCompilation]:
         """The programs of a span, those that ran in it first, then those that did not fit, and those that the process retains last."""
         profiled = {program.key: program for program in self.profile.programs}
         programs = span.system.programs
         detailed = _in_detail(self.profile.programs) if memory else frozenset[int]()
         plans = _Plans()
         needed = [*profiled, *(key for key in (span.history.programs if span.history else ()) if key not in profiled)]
-        found: dict[int, Compiled] = {}
+        found: dict[int, RecordedCompilation] = {}
         for key in needed:
             source, figures = self.sources.get(key), profiled.get(key)
-            compiled = Compiled(
+            compiled = RecordedCompilation(
                 program=programs[key],
                 origin="user" if figures is None else figures.origin,
                 group="" if figures is None else figures.group,
@@ -179,12 +179,14 @@ def _in_detail(programs: Iterable[ProgramProfile]) -> frozenset[int]:
     return frozenset(program.key for program in (*by_cycles[:MOST_IN_DETAIL], *([fullest] if fullest else [])))
 
 
-def _with_source(compiled: Compiled | None, source: ProgramSource, plans: _Plans, *, hlo: bool, memory: bool) -> Compiled:
+def _with_source(
+    compiled: RecordedCompilation | None, source: ProgramSource, plans: _Plans, *, hlo: bool, memory: bool
+) -> RecordedCompilation:
     """A program with what its source tells. Args: compiled: None: it never ran. plans: of this recording."""
     text = source.text if hlo or memory or compiled is None else None
     program = None if compiled is None else compiled.program
     planned, detail = (program, None) if program is not None and not memory else plans.plan(source, program, text)
-    return Compiled(
+    return RecordedCompilation(
         program=planned if compiled is None else compiled.program,
         detail=detail if memory else None,
         fingerprint=plans.fingerprint(source),
@@ -224,7 +226,7 @@ def measurement_of(
     unfit = [Unfit(program=each.program, source=_source(each.source), machine=each.source.machine) for each in refused.values()]
     return Measurement(
         profile=replace(profile, unfit=unfit),
-        span=Span(system=system, begin=begin.mark, end=end, history=history),
+        span=SimulationSpan(system=system, begin=begin.mark, end=end, history=history),
         sources=sources,
         engine=engine,
         refused={key: each.source for key, each in refused.items()},

@@ -14,7 +14,7 @@ from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.running.timeline import current_player, keep_timeline, let_go_of_timeline
 from tilestep.protobuf import fields
 from tilestep.sim import Mark
-from tilestep.views.xspace import Timeline, xspace
+from tilestep.views.xspace import SessionTimeline, xspace
 
 _DEVICE_TRACER_LEVEL, _SESSION_ID = 3, 14  # fields of ProfileOptions. Level 0: no timelines of devices
 
@@ -31,7 +31,7 @@ class ProfilerSession:
         self._player: Player | None = None
         self._start: Mark | None = None
         self._begin_wall_ns = 0
-        self._timeline: Timeline | None = None
+        self._timeline: SessionTimeline | None = None
 
     def begin(self) -> None:
         """From now on events are the session's. Waits for programs that count as they run."""
@@ -57,11 +57,11 @@ class ProfilerSession:
         """A serialised XSpace; b"" if nothing has happened."""
         return b"" if self._timeline is None else xspace(self._timeline)
 
-    def _taken(self, player: Player) -> Timeline:
+    def _taken(self, player: Player) -> SessionTimeline:
         end = player.mark()
         start = self._start if self._start is not None and player is self._player else player.origin.mark
         system = player.system
-        return Timeline(
+        return SessionTimeline(
             rows=system.rows_between(start, end),
             num_events=end.position - start.position,
             lanes=system.lanes,

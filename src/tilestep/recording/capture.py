@@ -13,7 +13,7 @@ from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_document
 from tilestep.recording.schema import LANE_KINDS
-from tilestep.recording.sums import Compiled, Span, add_sums
+from tilestep.recording.sums import RecordedCompilation, SimulationSpan, add_sums
 from tilestep.sim.trace import Lane, Rows, RunRow
 
 _LANE_KINDS = {kind: number for number, kind in enumerate(LANE_KINDS)}
@@ -22,8 +22,8 @@ MOST_OF_UPDATE: Final = 100_000  # events: of a larger update of a pipeline only
 
 def capture(
     builder: Builder,
-    span: Span,
-    compiled: Mapping[int, Compiled],
+    span: SimulationSpan,
+    compiled: Mapping[int, RecordedCompilation],
     *,
     runs_in_detail: int,
     lines: bool = True,

@@ -21,7 +21,7 @@ _EVENT_KINDS: Final = {kind: number for number, kind in enumerate(EVENT_KINDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiled:
+class RecordedCompilation:
     """A program, and what is known of its compilation."""
 
     program: Program  # as it was planned
@@ -34,7 +34,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class SimulationSpan:
     """The part of a simulation that a recording is of.
 
     Attributes:
@@ -50,24 +50,24 @@ class Span:
     history: History | None
 
 
-def ran_in(span: Span, of_jax: Callable[[str], bool]) -> dict[int, Compiled]:
+def ran_in(span: SimulationSpan, of_jax: Callable[[str], bool]) -> dict[int, RecordedCompilation]:
     """The programs that ran in a span, or whose results were read in it, by key, in order of their first dispatch.
 
     Args: of_jax: whether a program of this name is an operation outside of jit, or a function that JAX has jitted itself.
     """
-    found: dict[int, Compiled] = {}
+    found: dict[int, RecordedCompilation] = {}
     for key, until in span.end.programs.items():
         since = until.since(span.begin.programs.get(key))
         if since.runs or since.host.read:
             # runs before the span count if only results were read in it
             group = next(iter((since if since.runs else until).runs_by_group), "")
             origin = "group" if group else "jax" if of_jax(until.program.name) else "user"
-            found[key] = Compiled(program=until.program, origin=origin, group=group)
+            found[key] = RecordedCompilation(program=until.program, origin=origin, group=group)
     return found
 
 
 def add_sums(
-    builder: Builder, span: Span, compiled: Mapping[int, Compiled], *, lines: bool = True
+    builder: Builder, span: SimulationSpan, compiled: Mapping[int, RecordedCompilation], *, lines: bool = True
 ) -> tuple[ProgramTables, Mapping[int, int]]:
     """Adds the programs of a span, and what each took in all its runs, to a recording.
 

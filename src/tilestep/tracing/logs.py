@@ -21,7 +21,7 @@ Span = tuple[str, str, int, int, int]  # label, channel, begin in nanoseconds of
 Open = tuple[Any, int, Any]
 
 
-class Line:
+class SeriesDescription:
     """What a series is: its name, the graph that it is in, the unit of its values."""
 
     __slots__ = ("graph", "name", "unit")
@@ -85,7 +85,7 @@ class _Local(threading.local):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class FetchedSeries:
     """What has been fetched.
 
     Attributes:
@@ -95,7 +95,7 @@ class Taken:
     """
 
     spans: tuple[tuple[int, str, list[Span]], ...]
-    points: list[tuple[Line, int, float]]
+    points: list[tuple[SeriesDescription, int, float]]
     heat: list[tuple[Cells, int, list[int], list[int]]]
 
     @property
@@ -119,7 +119,7 @@ class Logs:
     def __init__(self, full: Callable[[bool], None]) -> None:
         self._logs: list[Log] = []
         self.local = _Local(self._logs)
-        self.points: list[tuple[Line, int, float]] = []
+        self.points: list[tuple[SeriesDescription, int, float]] = []
         self.heat: list[tuple[Cells, int, list[int], list[int]]] = []
         self.annotation: Callable[[str], Any] | None = None
         self._full = full
@@ -131,7 +131,7 @@ class Logs:
         if len(spans) >= ROWS_OF_A_PIECE:
             self._full(len(spans) >= _MOST_ROWS)
 
-    def note_point(self, series: Line, value: float) -> None:
+    def note_point(self, series: SeriesDescription, value: float) -> None:
         """Keeps a point of a line."""
         self.points.append((series, time.time_ns(), value))
         if len(self.points) >= ROWS_OF_A_PIECE:
@@ -149,7 +149,7 @@ class Logs:
         rows = max((len(log.spans) for log in list(self._logs)), default=0)
         return max(rows, len(self.points), len(self.heat) * _ROWS_OF_HEAT) >= ROWS_OF_A_PIECE
 
-    def take(self) -> Taken:
+    def take(self) -> FetchedSeries:
         """Fetches what threads have recorded since the last time."""
         spans: list[tuple[int, str, list[Span]]] = []
         for log in list(self._logs):
@@ -158,7 +158,7 @@ class Logs:
                 spans.append((log.tid, log.name, rows))
             if ended:
                 self._logs.remove(log)
-        return Taken(spans=tuple(spans), points=_fetched(self.points), heat=_fetched(self.heat))
+        return FetchedSeries(spans=tuple(spans), points=_fetched(self.points), heat=_fetched(self.heat))
 
     def end_open(self, now: int) -> None:
         """Ends the spans that have begun and not ended, for nobody does when the process has ended."""

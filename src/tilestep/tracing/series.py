@@ -15,7 +15,7 @@ _MOST_EDGES: Final = 10_000
 
 
 @final
-class Series(logs.Line):
+class Series(logs.SeriesDescription):
     """A line of a graph over wall time. `series` makes it.
 
     Attributes:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilestep.recording.container import Builder, Tables
 from tilestep.tracing.host_spans import HostSpan
-from tilestep.tracing.logs import Taken
+from tilestep.tracing.logs import FetchedSeries
 
 _BYTES_OF_A_CHARACTER: Final = 6  # in JSON, at most
 _THREAD, _CHANNEL, _LABEL, _START, _DURATION, _DEPTH = range(6)  # columns of a block of spans
@@ -39,7 +39,7 @@ class TraceTable:
         self.rows = 0  # of spans, points and heat
         self.label_bytes = 0  # that the labels need in a file, at most
 
-    def add_taken(self, taken: Taken) -> None:
+    def add_taken(self, taken: FetchedSeries) -> None:
         """Adds what the process's own tracepoints, series and heat maps recorded."""
         for tid, name, spans in taken.spans:
             thread = self._thread(tid, name)

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _USER: Final = create_channel(USER)
 
 
-class Span(Protocol):
+class TracedSpan(Protocol):
     """What `tracepoint` gives: a context manager, and a decorator of functions."""
 
     def __enter__(self) -> None:
@@ -61,7 +61,7 @@ class tracepoint:
     """
 
     @overload
-    def __new__(cls, label: str, *, channel: Channel | str | None = None) -> Span: ...
+    def __new__(cls, label: str, *, channel: Channel | str | None = None) -> TracedSpan: ...
     @overload
     def __new__(cls, label: F, *, channel: Channel | str | None = None) -> F: ...
     def __new__(cls, label: str | Callable[..., Any], *, channel: Channel | str | None = None) -> Any:

@@ -44,7 +44,7 @@ _GROUPS: Final[tuple[tuple[LaneKind, ...], ...]] = (("host",), ("ipu", "io", "li
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class SessionTimeline:
     """What the emulated machine has done in a profiler's session.
 
     Attributes:
@@ -79,7 +79,7 @@ class _Events:
     names: Mapping[int, tuple[int, int]]
 
 
-def xspace(timeline: Timeline, *, max_events: int = MAX_EVENTS) -> bytes:
+def xspace(timeline: SessionTimeline, *, max_events: int = MAX_EVENTS) -> bytes:
     """A serialised XSpace with a plane for the host, each IPU and each IPU-Machine that did something; b"" if nothing happened.
 
     It has the first `max_events` events that the trace has kept. If there were more, the first plane has a line that says so.
@@ -95,7 +95,7 @@ def xspace(timeline: Timeline, *, max_events: int = MAX_EVENTS) -> bytes:
     return b"".join(bytes_field(_SPACE_PLANES, part) for part in parts)
 
 
-def _plane(number: int, name: str, lanes: Sequence[tuple[int, Lane]], events: _Events, timeline: Timeline) -> bytes:
+def _plane(number: int, name: str, lanes: Sequence[tuple[int, Lane]], events: _Events, timeline: SessionTimeline) -> bytes:
     parts = [int_field(_PLANE_ID, number), bytes_field(_PLANE_NAME, f"/device:CUSTOM:{name} (emulated)".encode())]
     names: set[int] = set()
     for line, (index, lane) in enumerate(lanes, 1):
@@ -109,7 +109,7 @@ def _plane(number: int, name: str, lanes: Sequence[tuple[int, Lane]], events: _E
     return b"".join(parts)
 
 
-def _left_out(line: int, events: _Events, timeline: Timeline) -> bytes:
+def _left_out(line: int, events: _Events, timeline: SessionTimeline) -> bytes:
     """Parts of a plane that say how many events are missing: a stat, and a line with one event, which viewers show."""
     left_out = timeline.num_events - len(events.lane)
     end_ps = int((events.offset_ps + events.duration_ps).max())
@@ -122,7 +122,7 @@ def _left_out(line: int, events: _Events, timeline: Timeline) -> bytes:
     )
 
 
-def _events(timeline: Timeline, max_events: int) -> _Events:
+def _events(timeline: SessionTimeline, max_events: int) -> _Events:
     rows = Rows(*(column[:max_events] for column in timeline.rows))
     clock = Fraction(timeline.machine.ipu.clock_hz)
     begin = int(rows.start.min(initial=timeline.begin_cycle))  # an array that another thread uploads may have been there before

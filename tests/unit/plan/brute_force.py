@@ -43,9 +43,9 @@ def without_pruning(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_bound(*_: object) -> int:
         return -(1 << 50)
 
-    for planner in (matmul, conv_methods):
+    for planner, method in ((matmul, matmul.MatmulMethod), (conv_methods, conv_methods.ConvMethod)):
         monkeypatch.setattr(planner, "cuts", every_cut)
-        monkeypatch.setattr(planner.Method, "at_least_on", no_bound)
+        monkeypatch.setattr(method, "at_least_on", no_bound)
     monkeypatch.setattr(partition, "others_at_least", no_bound)
     monkeypatch.setattr(partition, "PROBES", 1 << 30)
 

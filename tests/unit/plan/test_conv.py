@@ -19,7 +19,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan import conv as planner
 from tilestep.plan import conv_methods
 from tilestep.plan.conv import convolution_of, convolution_plan, plan_convolution
-from tilestep.plan.conv_methods import LISTS_SHARE, Convolution, Method, methods, search
+from tilestep.plan.conv_methods import LISTS_SHARE, ConvMethod, Convolution, methods, search
 from tilestep.plan.field import Axis
 from tilestep.plan.matmul import Matmul, matmul_plan
 from tilestep.program.work import Work
@@ -375,7 +375,7 @@ def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, m
                 before = cycles
 
 
-def cycles_at(method: Method) -> int:
+def cycles_at(method: ConvMethod) -> int:
     found = search(method, C600, HALF, flops=method.problem.flops, at_most=None)
     assert found is not None
     return found.cost.cycles

@@ -7,7 +7,7 @@ import pytest
 from tests.golden.texts import clean, hlo_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fusible_in
-from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_fusion
+from tilestep.plan.mapping import ANYWHERE, MappedArray, keeping_layout, place_fusion
 from tilestep.plan.tile_layout import aligned, block_layout, even_layout
 from tilestep.program import ArrayShape, Computation, parse_hlo
 
@@ -23,18 +23,21 @@ def loop_body(name: str) -> Computation:
 
 def test_a_pass_runs_where_its_first_operand_lies_and_others_move_there() -> None:
     placed = place_fusion(
-        "p", [(Leaf(0, "a"), FULL), (Leaf(1, "b"), FULL), (Leaf(2, ANYWHERE), FULL), (Leaf(3, "c"), ROW)], 32, frozenset()
+        "p",
+        [(MappedArray(0, "a"), FULL), (MappedArray(1, "b"), FULL), (MappedArray(2, ANYWHERE), FULL), (MappedArray(3, "c"), ROW)],
+        32,
+        frozenset(),
     )
     assert (placed.home, placed.moved_bytes) == ("a", 128)
 
 
 def test_a_pass_comes_to_the_result_of_a_product() -> None:
-    placed = place_fusion("p", [(Leaf(0, "a"), FULL), (Leaf(1, "dot"), FULL)], 32, frozenset({"dot"}))
+    placed = place_fusion("p", [(MappedArray(0, "a"), FULL), (MappedArray(1, "dot"), FULL)], 32, frozenset({"dot"}))
     assert (placed.home, placed.moved_bytes) == ("dot", 128)
 
 
 def test_a_pass_over_arguments_is_a_home_of_its_own_and_moves_nothing() -> None:
-    placed = place_fusion("p", [(Leaf(0, ANYWHERE), FULL), (Leaf(1, ANYWHERE), FULL)], 32, frozenset())
+    placed = place_fusion("p", [(MappedArray(0, ANYWHERE), FULL), (MappedArray(1, ANYWHERE), FULL)], 32, frozenset())
     assert (placed.home, placed.moved_bytes) == ("p", 0)
 
 

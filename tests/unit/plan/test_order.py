@@ -12,7 +12,7 @@ import pytest
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fuse
-from tilestep.plan.order import Task, Tasks, peak_bytes, smallest_peak
+from tilestep.plan.order import MemoryTask, Tasks, peak_bytes, smallest_peak
 from tilestep.program import parse_hlo
 
 STEPS = 12
@@ -22,7 +22,7 @@ LARGEST_BYTES = 20
 def drawn(seed: int, steps: int = STEPS) -> Tasks:
     """Each step makes one value and reads up to three earlier ones; values that nothing reads stay."""
     rng = random.Random(seed)
-    tasks = tuple(Task(reads=tuple(rng.sample(range(step), min(step, rng.randint(0, 3)))), makes=(step,)) for step in range(steps))
+    tasks = tuple(MemoryTask(reads=tuple(rng.sample(range(step), min(step, rng.randint(0, 3)))), makes=(step,)) for step in range(steps))
     read = {value for task in tasks for value in task.reads}
     sizes = tuple(rng.randint(1, LARGEST_BYTES) for _ in range(steps))
     return Tasks(tasks=tasks, sizes=sizes, kept=frozenset(range(steps)) - read)
@@ -71,8 +71,8 @@ def test_the_programs_order_stays_where_it_is_good_enough() -> None:
 
 def test_a_large_value_is_made_when_it_is_needed() -> None:
     """0 makes a large value that only the last task reads; 1 to 3 are a chain beside it."""
-    chain = (Task(makes=(1,)), Task(reads=(1,), makes=(2,)), Task(reads=(2,), makes=(3,)))
-    tasks = Tasks(tasks=(Task(makes=(0,)), *chain, Task(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
+    chain = (MemoryTask(makes=(1,)), MemoryTask(reads=(1,), makes=(2,)), MemoryTask(reads=(2,), makes=(3,)))
+    tasks = Tasks(tasks=(MemoryTask(makes=(0,)), *chain, MemoryTask(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
     assert peak_bytes(tasks, range(5)) == 10 + 8 + 8
     assert smallest_peak(tasks) == [1, 2, 3, 0, 4]
     assert peak_bytes(tasks, smallest_peak(tasks)) == 8 + 8
@@ -80,14 +80,14 @@ def test_a_large_value_is_made_when_it_is_needed() -> None:
 
 def test_a_wait_is_kept_even_where_it_costs_memory() -> None:
     """As above, but the chain waits for the large value, as behind `jax.lax.optimization_barrier`."""
-    chain = (Task(makes=(1,), after=(0,)), Task(reads=(1,), makes=(2,)), Task(reads=(2,), makes=(3,)))
-    tasks = Tasks(tasks=(Task(makes=(0,)), *chain, Task(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
+    chain = (MemoryTask(makes=(1,), after=(0,)), MemoryTask(reads=(1,), makes=(2,)), MemoryTask(reads=(2,), makes=(3,)))
+    tasks = Tasks(tasks=(MemoryTask(makes=(0,)), *chain, MemoryTask(reads=(0, 3), makes=(4,))), sizes=(10, 8, 8, 1, 1), kept=frozenset({4}))
     assert smallest_peak(tasks) == [0, 1, 2, 3, 4]
 
 
 def test_a_task_in_place_takes_the_memory_of_what_it_reads_last() -> None:
     def peak(*, in_place: bool, kept: frozenset[int] = frozenset()) -> int:
-        tasks = (Task(makes=(0,)), Task(reads=(0,), makes=(1,), in_place=in_place))
+        tasks = (MemoryTask(makes=(0,)), MemoryTask(reads=(0,), makes=(1,), in_place=in_place))
         return peak_bytes(Tasks(tasks=tasks, sizes=(6, 5), kept=kept | {1}), (0, 1))
 
     assert peak(in_place=True) == 6
@@ -96,7 +96,7 @@ def test_a_task_in_place_takes_the_memory_of_what_it_reads_last() -> None:
 
 
 def test_arguments_cost_nothing_whatever_the_order() -> None:
-    tasks = Tasks(tasks=(Task(reads=(0,), makes=(1,)),), sizes=(100, 3), kept=frozenset({1}))
+    tasks = Tasks(tasks=(MemoryTask(reads=(0,), makes=(1,)),), sizes=(100, 3), kept=frozenset({1}))
     assert peak_bytes(tasks, (0,)) == 3
 
 
@@ -104,10 +104,10 @@ def test_a_chain_of_checkpointed_blocks_holds_one_block_at_a_time() -> None:
     """Each block keeps 1, makes 8 again in the backward pass, and a gradient of 1; XLA's order makes all 8s first."""
     blocks = 30
     sizes = [*[1] * blocks, *[8] * blocks, *[1] * blocks]
-    forward = [Task(reads=(block - 1,) if block else (), makes=(block,)) for block in range(blocks)]
-    again = [Task(reads=(block,), makes=(blocks + block,)) for block in range(blocks)]
+    forward = [MemoryTask(reads=(block - 1,) if block else (), makes=(block,)) for block in range(blocks)]
+    again = [MemoryTask(reads=(block,), makes=(blocks + block,)) for block in range(blocks)]
     backward = [
-        Task(reads=(blocks + block, *((2 * blocks + block + 1,) if block + 1 < blocks else ())), makes=(2 * blocks + block,))
+        MemoryTask(reads=(blocks + block, *((2 * blocks + block + 1,) if block + 1 < blocks else ())), makes=(2 * blocks + block,))
         for block in reversed(range(blocks))
     ]
     tasks = Tasks(tasks=(*forward, *again, *backward), sizes=tuple(sizes), kept=frozenset({2 * blocks}))
@@ -122,11 +122,11 @@ def test_weight_gradients_are_added_to_their_accumulators_at_once() -> None:
     """
     layers = 100
     again, slopes, weights = range(layers), range(layers, 2 * layers + 1), range(2 * layers + 1, 3 * layers + 1)
-    tasks = [Task(makes=(slopes[0],)), *(Task(makes=(value,)) for value in again)]
-    tasks += [Task(reads=(slopes[layer], again[layer]), makes=(slopes[layer + 1],)) for layer in range(layers)]
-    tasks += [Task(reads=(slopes[layer], again[layer]), makes=(weights[layer],)) for layer in range(layers)]
+    tasks = [MemoryTask(makes=(slopes[0],)), *(MemoryTask(makes=(value,)) for value in again)]
+    tasks += [MemoryTask(reads=(slopes[layer], again[layer]), makes=(slopes[layer + 1],)) for layer in range(layers)]
+    tasks += [MemoryTask(reads=(slopes[layer], again[layer]), makes=(weights[layer],)) for layer in range(layers)]
     totals = range(len(tasks), len(tasks) + layers)
-    tasks += [Task(reads=(weights[layer],), makes=(totals[layer],)) for layer in range(layers)]
+    tasks += [MemoryTask(reads=(weights[layer],), makes=(totals[layer],)) for layer in range(layers)]
     sizes = (*[7] * (2 * layers + 1), *[9] * layers, *[0] * layers)
     program = Tasks(tasks=tuple(tasks), sizes=sizes, kept=frozenset({slopes[-1], *totals}))
     assert peak_bytes(program, range(len(tasks))) > 7 * 2 * layers

@@ -21,7 +21,7 @@ from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import TABLES, TEXTS
-from tilestep.recording.sums import Compiled, Span
+from tilestep.recording.sums import RecordedCompilation, SimulationSpan
 from tilestep.sim import call_log
 from tilestep.sim.calls import Dispatch, Forget, Put, Read, Wait
 from tilestep.sim.system import System
@@ -41,8 +41,8 @@ def recording() -> Tables:
     assert system.log is not None
     history = changed(history_since(system, begin_history(system)), snapshot=System(system.machine).snapshot(), calls=system.log.calls())
     builder = Builder(kind="run")
-    programs = {key: Compiled(program=program) for key, program in system.programs.items()}
-    capture(builder, Span(system=system, begin=begin, end=system.mark(), history=history), programs, runs_in_detail=2)
+    programs = {key: RecordedCompilation(program=program) for key, program in system.programs.items()}
+    capture(builder, SimulationSpan(system=system, begin=begin, end=system.mark(), history=history), programs, runs_in_detail=2)
     machine = json.loads(builder.tables().text("machine"))
     # the machine of a file must be plausible, and the memory of the toy is not
     builder.put_json("machine", {**machine, "ipu.tile.sram_bytes": 4096, "ipu.tile.executable_bytes": 2048})

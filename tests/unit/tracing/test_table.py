@@ -9,7 +9,7 @@ import pytest
 
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.tracing.host_spans import HostSpan
-from tilestep.tracing.logs import Span, Taken
+from tilestep.tracing.logs import FetchedSeries, Span
 from tilestep.tracing.pieces import Pieces
 from tilestep.tracing.series import HeatMap, Series
 from tilestep.tracing.table import TraceTable, parents
@@ -22,12 +22,12 @@ def span(label: str, start: int, duration: int, depth: int = 0, channel: str = "
     return label, channel, BEGIN + start, duration, depth
 
 
-FIRST = Taken(
+FIRST = FetchedSeries(
     spans=((11, "main", [span("b", 10, 5, 1), span("c", 20, 0, 1), span("a", 0, 30)]), (12, "loader", [span("a", 3, 4, 0, "Mine")])),
     points=[(LOSS, BEGIN + 8, 0.5)],
     heat=[(NORMS, BEGIN + 9, [0, 2], [3, 1])],
 )
-SECOND = Taken(
+SECOND = FetchedSeries(
     spans=((11, "main", [span("d", 50, 10), span("outer", 0, 90)]),),  # the latter is around most of what is in the first piece
     points=[(LOSS, BEGIN + 40, np.inf), (Series("Loss", "Test", ""), BEGIN + 41, 1.0)],
     heat=[(NORMS, BEGIN + 42, [1], [7]), (HeatMap("Norms", (2.0,), "1"), BEGIN + 43, [1], [1])],
@@ -107,7 +107,7 @@ def test_what_jax_did_in_a_thread_is_inside_of_its_tracepoints() -> None:
 
 def test_spans_of_equal_times_keep_their_depth() -> None:
     table = TraceTable(BEGIN)
-    table.add_taken(Taken(spans=((1, "main", [span("inner", 5, 0, 1), span("outer", 5, 0, 0)]),), points=[], heat=[]))
+    table.add_taken(FetchedSeries(spans=((1, "main", [span("inner", 5, 0, 1), span("outer", 5, 0, 0)]),), points=[], heat=[]))
     assert [(label, parent) for _, _, label, _, _, parent in spans(built(table))] == [("outer", None), ("inner", "outer")]
 
 
@@ -136,7 +136,7 @@ def test_a_table_without_rows_has_its_process() -> None:
 
 def test_different_labels_count_once_in_bytes() -> None:
     table = TraceTable(BEGIN)
-    table.add_taken(Taken(spans=((1, "main", [span("abc", 1, 1), span("abc", 2, 1), span("d", 3, 1)]),), points=[], heat=[]))
+    table.add_taken(FetchedSeries(spans=((1, "main", [span("abc", 1, 1), span("abc", 2, 1), span("d", 3, 1)]),), points=[], heat=[]))
     assert table.label_bytes == 6 * 4
 
 

@@ -17,7 +17,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.protobuf import fields
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.sim.trace import Lane, Rows
-from tilestep.views.xspace import MAX_PLANES, Timeline, xspace
+from tilestep.views.xspace import MAX_PLANES, SessionTimeline, xspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__")  # of JAX's reader; an error would end Python 3.13
 
@@ -34,12 +34,12 @@ def timeline(
     of: MachineSpec | None = None,
     num_events: int | None = None,
     begin_cycle: int = 0,
-) -> Timeline:
+) -> SessionTimeline:
     """Args: events: (lane, kind, start, end, run, key) of each."""
     columns = [np.array(column, np.int64) for column in zip(*events, strict=True)] or [np.zeros(0, np.int64)] * 6
     lane, kind, start, end, run, key = columns
     order = np.arange(len(events))
-    return Timeline(
+    return SessionTimeline(
         rows=Rows(number=order, lane=lane, kind=kind, start=start, end=end, run=run, key=key, cause=np.full(len(events), -1)),
         num_events=len(events) if num_events is None else num_events,
         lanes=lanes,
@@ -50,10 +50,10 @@ def timeline(
     )
 
 
-def of_host(host: Host) -> Timeline:
+def of_host(host: Host) -> SessionTimeline:
     """Everything that the host did."""
     end = host.system.mark()
-    return Timeline(
+    return SessionTimeline(
         rows=host.system.rows_between(host.start, end),
         num_events=end.position - host.start.position,
         lanes=host.system.lanes,

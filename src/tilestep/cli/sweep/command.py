@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tilestep.cli.program import Program
 from tilestep.cli.run import read_program, split_words
-from tilestep.cli.sweep.runs import Run, keep, kept, measure
+from tilestep.cli.sweep.runs import SettingRun, keep, kept, measure
 from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting, named_values, settings_of, values_of
 from tilestep.cli.sweep.sweep_table import Row, answers_text, csv_text, json_text, plot, table_of
@@ -126,9 +126,9 @@ def _items(text: str | None, setting: Setting) -> int | None:
         raise UsageError(f"--items: {error}") from error
 
 
-def _run(setting: Setting, program: Program, trip_count: int | None) -> Run:
+def _run(setting: Setting, program: Program, trip_count: int | None) -> SettingRun:
     environ = setting.environ(os.environ)
-    return Run(setting=setting, program=setting.arguments_of(program), environ=environ, trip_count=trip_count)
+    return SettingRun(setting=setting, program=setting.arguments_of(program), environ=environ, trip_count=trip_count)
 
 
 def _require_places(options: argparse.Namespace) -> None:
@@ -150,7 +150,7 @@ def _require_places(options: argparse.Namespace) -> None:
         raise UsageError(f"{plain(error.filename)} cannot be written to: {error.strerror}") from error
 
 
-def _measure(runs: Sequence[Run], found: dict[int, Measured], options: argparse.Namespace) -> bool:
+def _measure(runs: Sequence[SettingRun], found: dict[int, Measured], options: argparse.Namespace) -> bool:
     """Fills `found`, by the runs' indices, from kept files and from processes; returns whether Ctrl-C came. Raises: OSError."""
     folder: Path | None = options.out
     if folder is not None:

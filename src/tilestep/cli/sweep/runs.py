@@ -32,7 +32,7 @@ _TAIL: Final = 1 << 14  # bytes of what a process has told
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class SettingRun:
     """A setting, the program with it, and the variables of its process."""
 
     setting: Setting
@@ -59,7 +59,7 @@ class Run:
         return f"{text[:60].strip('.-')}_{_digest(words.encode())[:8]}.json"
 
 
-def kept(run: Run, folder: Path) -> Measured | None:
+def kept(run: SettingRun, folder: Path) -> Measured | None:
     """What a sweep before has kept of a run; None if it has not, or of another script, machine or version of this package."""
     try:
         document = json.loads(read_file(folder / run.file_name(), most_bytes=_MOST_KEPT))
@@ -70,7 +70,7 @@ def kept(run: Run, folder: Path) -> Measured | None:
         return None
 
 
-def keep(run: Run, found: Measured, folder: Path) -> None:
+def keep(run: SettingRun, found: Measured, folder: Path) -> None:
     """Writes the file of a run, but not of one that was killed, which is to be tried again. Raises: OSError naming it if it can't be."""
     if found.outcome == "killed":
         return
@@ -78,7 +78,7 @@ def keep(run: Run, found: Measured, folder: Path) -> None:
     write_file(folder / run.file_name(), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def measure(runs: Sequence[Run], *, processes: int, done: Callable[[int, Measured], None]) -> None:
+def measure(runs: Sequence[SettingRun], *, processes: int, done: Callable[[int, Measured], None]) -> None:
     """Measures each run in a process of its own, at most so many at once.
 
     Args: done: is called with a run's index and what it takes when it has ended, for one at a time, and before another starts in its place.
@@ -87,7 +87,7 @@ def measure(runs: Sequence[Run], *, processes: int, done: Callable[[int, Measure
     """
     started, stopped, lock = set[subprocess.Popen[bytes]](), threading.Event(), threading.Lock()
 
-    def one(index: int, run: Run) -> None:
+    def one(index: int, run: SettingRun) -> None:
         with tempfile.TemporaryDirectory(prefix="tilestep-") as folder, open(Path(folder, "told"), "w+b") as told:
             with lock:
                 if stopped.is_set():
@@ -113,7 +113,7 @@ def measure(runs: Sequence[Run], *, processes: int, done: Callable[[int, Measure
         pool.shutdown(cancel_futures=True)
 
 
-def _started(run: Run, target: Path, told: Any) -> subprocess.Popen[bytes]:
+def _started(run: SettingRun, target: Path, told: Any) -> subprocess.Popen[bytes]:
     trips = "" if run.trip_count is None else str(run.trip_count)
     words = [sys.executable, "-m", "tilestep.cli.sweep.setting", str(target), trips, *program_words(run.program)]
     return subprocess.Popen(

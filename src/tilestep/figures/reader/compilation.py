@@ -86,7 +86,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph:
+class GraphSize:
     """How large the programs are, all together. Only trees that were kept count.
 
     Attributes:
@@ -354,14 +354,14 @@ class Compilation:
         return self.main.memory.liveness
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> GraphSize:
         """Counts of all programs together."""
         nodes = [node for program in self.programs if program.has_tree for node in program.tree.walk()]
 
         def count(kind: type) -> int:
             return sum(isinstance(node, kind) for node in nodes)
 
-        return Graph(
+        return GraphSize(
             num_programs=len(self.programs),
             num_compute_sets=count(OnTileExecute),
             num_codelets=len({node.superstep.codelet for node in nodes if isinstance(node, OnTileExecute) and node.superstep.codelet}),

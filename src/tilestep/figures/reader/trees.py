@@ -72,10 +72,10 @@ def cycles_of_leaves(program: Program, cost: BodyCost) -> tuple[BodyCycles | Non
 
 def nodes_of(program: Program, cycles: Sequence[BodyCycles | None]) -> ProgramSequence:
     """The tree as nodes to walk."""
-    return _Maker(lines_of_frames(program.frames), cycles).series(program.body)
+    return _NodeMaker(lines_of_frames(program.frames), cycles).series(program.body)
 
 
-class _Maker:
+class _NodeMaker:
     """Makes nodes; leaves are numbered as they come."""
 
     def __init__(self, lines: Sequence[SourceLine | None], cycles: Sequence[BodyCycles | None]) -> None:

@@ -29,7 +29,7 @@ _COORDINATES: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class ResizeMethod:
     """How values between elements are made: the attributes of Resize.
 
     Attributes:
@@ -57,20 +57,20 @@ class Method:
 @op("Upsample")
 def upsample_image(call: Call, x: Any, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Any:
     """An image [N, C, H, W] enlarged by two factors."""
-    return _resized(x, range(4), [1.0, 1.0, height_scale, width_scale], None, None, Method(kind=_kind(mode)))
+    return _resized(x, range(4), [1.0, 1.0, height_scale, width_scale], None, None, ResizeMethod(kind=_kind(mode)))
 
 
 @op("Upsample", since=7)
 def upsample_by_attribute(call: Call, x: Any, *, scales: Sequence[float], mode: str = "nearest") -> Any:
     """Each axis enlarged by its factor."""
-    return _resized(x, range(x.ndim), scales, None, None, Method(kind=_kind(mode)))
+    return _resized(x, range(x.ndim), scales, None, None, ResizeMethod(kind=_kind(mode)))
 
 
 @op("Upsample", since=9, needs=(1,))
 @op("Resize", since=10, needs=(1,))
 def resize_by_scales(call: Call, x: Any, scales: Any, *, mode: str = "nearest") -> Any:
     """Each axis enlarged or shrunk by its factor; the first element stays where it is."""
-    return _resized(x, range(x.ndim), known(scales, "the scales").tolist(), None, None, Method(kind=_kind(mode)))
+    return _resized(x, range(x.ndim), known(scales, "the scales").tolist(), None, None, ResizeMethod(kind=_kind(mode)))
 
 
 @op("Resize", since=11, needs=(1, 2, 3))
@@ -95,7 +95,7 @@ def resize(
 
     Args: roi: for "tf_crop_and_resize" which part of x is resized: all starts, then all ends, 0 to 1.
     """
-    method = Method(
+    method = ResizeMethod(
         kind=_kind(mode),
         coordinates=coordinate_transformation_mode,
         nearest=nearest_mode,
@@ -142,7 +142,7 @@ def _resized(
     factors: Sequence[float],
     sizes: Sequence[int] | None,
     parts: Sequence[Sequence[float]] | None,
-    method: Method,
+    method: ResizeMethod,
 ) -> Any:
     if len(factors) != len(axes):
         raise ValueError(f"there are {len(factors)} scales or sizes, and {len(axes)} axes")
@@ -167,7 +167,7 @@ def _resized(
     return jnp.clip(jnp.round(y), limits.min, limits.max).astype(x.dtype)
 
 
-def _resized_axis(x: Any, axis: int, factor: float, size: int, part: tuple[float, float], method: Method) -> Any:
+def _resized_axis(x: Any, axis: int, factor: float, size: int, part: tuple[float, float], method: ResizeMethod) -> Any:
     length = x.shape[axis]
     points = _points(length, size, factor, part, method.coordinates)
     if method.kind == "nearest":
@@ -225,7 +225,7 @@ def _nearest(points: Array, mode: str, factor: float, length: int) -> Array:
     return np.clip(positions, 0, length - 1).astype(np.int32)
 
 
-def _taps(points: Array, factor: float, method: Method) -> tuple[Array, Array]:
+def _taps(points: Array, factor: float, method: ResizeMethod) -> tuple[Array, Array]:
     """Positions and weights [points, taps] of the elements that each point is made of."""
     base = np.floor(points)
     fraction = points - base

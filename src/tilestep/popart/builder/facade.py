@@ -14,7 +14,7 @@ from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1 as _Graphc
 from tilestep.popart.builder.loading import check_model, check_opsets, checked_model
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.node_attributes import Tuning
-from tilestep.popart.builder.nodes import Operator, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.onnx_opsets import (
     DEFAULT_VERSION,
     OPSETS,
@@ -110,7 +110,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # the original's name
         Returns: the outputs' ids. The builder knows their shapes if the operator is registered, and takes the shapes of the inputs.
         Raises: popart_exception for an attribute that is no text, number or list of numbers of one kind.
         """
-        operator = Operator(domain=domain or "ai.onnx", name=opName)
+        operator = BuilderOperator(domain=domain or "ai.onnx", name=opName)
         return add_operator(self._model, operator, 1, inputs, attributes, name=name, outputs=numOutputs)
 
     def getModelProto(self) -> bytes:

@@ -14,7 +14,7 @@ from tilestep.popart.builder.attribute_names import (
 )
 from tilestep.popart.builder.graphcore_table import DOMAIN, INIT_PARAMETERS, TABLE, Attributes, GraphcoreOperator
 from tilestep.popart.builder.model import GraphModel
-from tilestep.popart.builder.nodes import Operator, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.signatures import (
     DEBUG_CONTEXT,
     FLOAT,
@@ -54,7 +54,9 @@ class GraphcoreOpset:
         """The version of the domain."""
         return self.version
 
-    def add(self, operator: Operator, args: Sequence[str], attributes: Attributes, name: str, outputs: int | None = None) -> list[str]:
+    def add(
+        self, operator: BuilderOperator, args: Sequence[str], attributes: Attributes, name: str, outputs: int | None = None
+    ) -> list[str]:
         """Adds a node of the domain. Returns: ids of its outputs. Raises: popart_exception as `add_operator` does."""
         return add_operator(self.model, operator, VERSION, args, attributes, name=name, outputs=outputs)
 
@@ -89,13 +91,13 @@ def _multi_conv(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> 
             attributes[attribute] = values[key]
     attributes["numConvs"] = len(convs)
     flat_inputs = [id for inputs in convs for id in (*inputs, *[""] * (3 - len(inputs)))]
-    return self.add(Operator(domain=DOMAIN, name="MultiConv"), flat_inputs, attributes, name, len(convs))
+    return self.add(BuilderOperator(domain=DOMAIN, name="MultiConv"), flat_inputs, attributes, name, len(convs))
 
 
 def _init(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
     attributes: Attributes = {key: values[key] for key in ("shape", "data_type", "init_type")}
     attributes |= {"tensor_type": _ACTIVATION_GRADIENT, "batch_axis": values.get("batch_axis", -1)}
-    return self.add(Operator(domain=DOMAIN, name="Init", outputs=1), [], attributes, values["debugContext"])[0]
+    return self.add(BuilderOperator(domain=DOMAIN, name="Init", outputs=1), [], attributes, values["debugContext"])[0]
 
 
 def _call(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> list[str]:
@@ -107,17 +109,17 @@ def _call(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> list[s
                 f"For CallOp '{_debug_of(values)}', number of {what}s ({given}) does not match that of the callee subgraph ({own})"
             )
     attributes: Attributes = {"num_outputs": values["num_outputs"], "callee": graph}
-    return self.add(Operator(domain=DOMAIN, name="Call"), values["args"], attributes, _debug_of(values), values["num_outputs"])
+    return self.add(BuilderOperator(domain=DOMAIN, name="Call"), values["args"], attributes, _debug_of(values), values["num_outputs"])
 
 
 def _packed_data_block(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
     attributes: Attributes = {key: values[key] for key in ("resultSize", "callbackBatchSize", "maxSequenceLengths")}
     attributes["callback"] = called(self.model, values["callback"])
-    return self.add(Operator(domain=DOMAIN, name="PackedDataBlock", outputs=1), values["args"], attributes, _debug_of(values))[0]
+    return self.add(BuilderOperator(domain=DOMAIN, name="PackedDataBlock", outputs=1), values["args"], attributes, _debug_of(values))[0]
 
 
 def _collective(op_type: str, inputs: tuple[int, int]) -> Callable[[GraphcoreOpset, int, dict[str, Any]], str]:
-    operator = Operator(domain=DOMAIN, name=op_type, inputs=inputs, outputs=1)
+    operator = BuilderOperator(domain=DOMAIN, name=op_type, inputs=inputs, outputs=1)
 
     def run(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
         attributes: Attributes = {}

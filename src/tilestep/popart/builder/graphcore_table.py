@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.popart.builder.model import AttributeValue
-from tilestep.popart.builder.nodes import Operator
+from tilestep.popart.builder.nodes import BuilderOperator
 from tilestep.popart.builder.signatures import (
     BOOL,
     DEBUG_CONTEXT,
@@ -129,7 +129,7 @@ class GraphcoreOperator:
     """
 
     name: str
-    operator: Operator
+    operator: BuilderOperator
     parameters: tuple[Parameter, ...]
     doc: str
     attributes: Callable[[Mapping[str, Any]], Attributes]
@@ -175,7 +175,7 @@ def _entry(
     bounds = (inputs, inputs) if isinstance(inputs, int) else inputs
     return GraphcoreOperator(
         name=name,
-        operator=Operator(domain=DOMAIN, name=op_type, inputs=bounds, outputs=outputs),
+        operator=BuilderOperator(domain=DOMAIN, name=op_type, inputs=bounds, outputs=outputs),
         parameters=parameters,
         doc=doc,
         attributes=attributes,

@@ -16,7 +16,7 @@ import onnx
 from onnx import checker, defs, helper, shape_inference
 
 from tilestep.onnx import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.load import load
 from tilestep.onnx.registry import find
 from tilestep.onnx.specs import specs_of
@@ -168,7 +168,7 @@ def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Typ
         return unknown
 
     def run(*arrays: Any) -> list[Any]:
-        return run_graph(ready, arrays, Run(key=jax.random.key(0)))
+        return run_graph(ready, arrays, GraphRun(key=jax.random.key(0)))
 
     given = {id: type for id, type in zip(node.input, inputs, strict=True) if id and type is not None}
     needed = [node.input[position] for position in operator.needs if position < len(node.input) and node.input[position]]

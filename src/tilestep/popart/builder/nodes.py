@@ -23,7 +23,7 @@ Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operator:
+class BuilderOperator:
     """An operator of some domain.
 
     Attributes:
@@ -42,7 +42,7 @@ class Operator:
 
 def add_operator(
     model: GraphModel,
-    operator: Operator,
+    operator: BuilderOperator,
     opset: int,
     inputs: Sequence[str],
     attributes: Mapping[str, AttributeValue],
@@ -94,12 +94,12 @@ def add_operator(
     return names
 
 
-def _debug_number(operator: Operator, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> int:
+def _debug_number(operator: BuilderOperator, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> int:
     """Notes the node for the debug file. Returns: its number there."""
     return note(name, LAYER, {"category": "api", "api": operator.name.lower(), "inputs": list(inputs), "outputs": list(outputs)})
 
 
-def _check_inputs(model: GraphModel, operator: Operator, inputs: Sequence[str]) -> None:
+def _check_inputs(model: GraphModel, operator: BuilderOperator, inputs: Sequence[str]) -> None:
     least, most = operator.inputs
     if least > 0 and (len(inputs) < least or 0 < most < len(inputs)):
         bound = most if most > 0 else "inf"

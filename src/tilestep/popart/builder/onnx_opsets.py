@@ -14,7 +14,7 @@ import onnx
 from onnx import defs
 
 from tilestep.popart.builder.model import AttributeValue, GraphModel
-from tilestep.popart.builder.nodes import Check, Operator, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, Check, add_operator
 from tilestep.popart.builder.signatures import (
     ARRAY,
     BOOL,
@@ -171,13 +171,13 @@ def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-def operator_of(schema: defs.OpSchema) -> Operator:
+def operator_of(schema: defs.OpSchema) -> BuilderOperator:
     """The operator of a schema."""
     most = -1 if schema.max_input == _UNBOUNDED else schema.max_input
     outputs = 0 if schema.max_output == _UNBOUNDED else schema.max_output
     is_resize = schema.name == "Resize" and schema.since_version == 11  # takes `scales` or `sizes`, which is the fourth input
     may_lack = (2,) if is_resize else ()
-    return Operator(domain="ai.onnx", name=schema.name, inputs=(schema.min_input, most), outputs=outputs, may_lack=may_lack)
+    return BuilderOperator(domain="ai.onnx", name=schema.name, inputs=(schema.min_input, most), outputs=outputs, may_lack=may_lack)
 
 
 def _method(name: str, schema: defs.OpSchema, version: int) -> Any:

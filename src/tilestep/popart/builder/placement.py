@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.model import AttributeValue, GraphModel
 from tilestep.popart.builder.node_attributes import NodeAttributes
-from tilestep.popart.builder.nodes import Operator, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
 from tilestep.popart.builder.signatures import (
     FLOAT,
@@ -79,7 +79,7 @@ class NameContextManager:
         self._model.scope.pop()
 
 
-_IDENTITY: Final = Operator(domain="ai.onnx", name="Identity", inputs=(1, 1), outputs=1)
+_IDENTITY: Final = BuilderOperator(domain="ai.onnx", name="Identity", inputs=(1, 1), outputs=1)
 _CHECKPOINT_EXCLUDES: Final = ("PreUniRepl", "PostNRepl")  # patterns that would take the identity away
 
 

@@ -30,7 +30,7 @@ from tilestep.popart.session.executables import (
     save,
 )
 from tilestep.popart.session.feeds import Feeds
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
 
 _OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
@@ -88,7 +88,7 @@ class Engine:
         step: the compiled function; None before `compile`.
     """
 
-    def __init__(self, plan: Plan, feeds: Feeds, options: SessionOptions, device: DeviceInfo, identity: tuple[object, ...]) -> None:
+    def __init__(self, plan: SessionPlan, feeds: Feeds, options: SessionOptions, device: DeviceInfo, identity: tuple[object, ...]) -> None:
         """Args: identity: what decides the program besides the model, options and device, with a stable repr."""
         self.plan, self._feeds, self._options, self._device, self._identity = plan, feeds, options, device, identity
         self.from_file: Path | None = None

@@ -14,7 +14,7 @@ from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.graph import narrowed
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.stepio import PyStepIO, store
 
 _TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given -> of the tensor: what is converted without a word
@@ -24,7 +24,7 @@ _TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given ->
 class Feeds:
     """Shapes of the arrays of one session."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SessionPlan) -> None:
         self._inputs: Mapping[str, jax.ShapeDtypeStruct] = plan.graph.inputs
         # Initialisers among the model's inputs may be given arrays; as in the original, these are not read.
         declared = {entry.name for entry in plan.graph.proto.graph.input}

@@ -11,7 +11,7 @@ from tilestep.popart.enums import Instrumentation
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation import Emulation, Report
@@ -23,7 +23,9 @@ _INNER: Final = "inner_ipu_"  # how the names of counters of single IPUs begin
 class Figures:
     """The emulated machine of a session, told what the session does."""
 
-    def __init__(self, plan: Plan, device: DeviceInfo, options: SessionOptions, name: str, optimizer: Optimizer | None = None) -> None:
+    def __init__(
+        self, plan: SessionPlan, device: DeviceInfo, options: SessionOptions, name: str, optimizer: Optimizer | None = None
+    ) -> None:
         self._plan, self._options, self._optimizer = plan, options, optimizer
         self._machine = device.machine()
         self._emulation: Emulation | None = None

@@ -17,7 +17,7 @@ from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401
 from tilestep.onnx.demand import demanded, draws, statistics
 from tilestep.onnx.graph import Graph, schema_of, with_ends
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.onnx.values import Array
@@ -136,8 +136,8 @@ class SessionGraph:
             outputs = run_graph(part, [mark(name, values[name]) if name in own else values[name] for name in names], run)
         return dict(zip(stage.gives, outputs, strict=True)), run.state
 
-    def _run(self, key: Any, mark: Callable[[str, Any], Any]) -> Run:
-        return Run(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning, self.origins))
+    def _run(self, key: Any, mark: Callable[[str, Any], Any]) -> GraphRun:
+        return GraphRun(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning, self.origins))
 
 
 def session_graph(

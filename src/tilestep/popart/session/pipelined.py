@@ -14,7 +14,7 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline
 from tilestep.popart.session.analysis import Analysis, Fetched
 from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.program import Program
+from tilestep.popart.session.program import SessionProgram
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Staging
 from tilestep.popart.session.stale import StaleWeights
@@ -96,7 +96,7 @@ def restored_tensors(graph: SessionGraph, analysis: Analysis, staging: Staging, 
 
 def forward_program(
     graph: SessionGraph, options: SessionOptions, anchors: Sequence[Anchor], fetched: Fetched, *, batches: int, accumulation: int
-) -> Program | None:
+) -> SessionProgram | None:
     """The forward part of a pipeline that trains, which changes no weight; None if the options don't ask for it.
 
     It takes as many microbatches as a step, and returns the anchors that its operators make. Statistics of batch norms change in it, as
@@ -105,7 +105,7 @@ def forward_program(
     if not options.createImplicitPipeliningFwdOnlyProgram:
         return None
     own = [anchor for anchor in anchors if anchor.name in fetched.tensors]
-    return Program(
+    return SessionProgram(
         graph,
         anchors=own,
         fetched=Fetched(tensors=fetched.tensors),

@@ -21,7 +21,7 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Fetched, Names, analyse
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
-from tilestep.popart.session.program import Gradients, Program
+from tilestep.popart.session.program import Gradients, SessionProgram
 from tilestep.popart.session.recompute import Segments, require_one_recomputation, segments_of
 from tilestep.popart.session.replicated import ReplicatedProgram
 from tilestep.popart.session.replication import Replication, sum_over
@@ -38,7 +38,7 @@ _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SessionPlan:
     """What a session runs.
 
     Attributes:
@@ -60,14 +60,14 @@ class Plan:
     graph: SessionGraph
     names: Names
     anchors: Sequence[Anchor]
-    program: Program | ReplicatedProgram
+    program: SessionProgram | ReplicatedProgram
     replication: Replication
     rule: UpdateRule | None
     first: Mapping[str, Array]
     batches: int
     accumulation: int
     staging: Staging
-    forward: Program | ReplicatedProgram | None = None
+    forward: SessionProgram | ReplicatedProgram | None = None
     loss: str | None = None
     synthetic: bool = False
     segments: Segments | None = None
@@ -86,7 +86,7 @@ def plan_of(
     device: DeviceInfo,
     loss: str | None = None,
     optimizer: Optimizer | None = None,
-) -> Plan:
+) -> SessionPlan:
     """Plans a session.
 
     Args:
@@ -139,7 +139,7 @@ def plan_of(
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
     synthetic = is_synthetic(options)
     computed = left_on_device(anchors) if synthetic else anchors
-    program = Program(
+    program = SessionProgram(
         graph,
         anchors=computed,
         fetched=fetched,
@@ -152,12 +152,12 @@ def plan_of(
     forward = forward_program(graph, options, computed, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
 
-    def replicated(program: Program) -> Program | ReplicatedProgram:
+    def replicated(program: SessionProgram) -> SessionProgram | ReplicatedProgram:
         if replication.count == 1:
             return program
         return ReplicatedProgram(program, replication, anchors=program.anchors, inputs=graph.inputs, state=state)
 
-    return Plan(
+    return SessionPlan(
         graph=graph,
         names=names,
         anchors=anchors,

@@ -79,7 +79,7 @@ class Gradients:
 
 
 @final
-class Program:
+class SessionProgram:
     """Pure functions of one device. `step` runs all microbatches of a call of `session.run`.
 
     Attributes:

@@ -13,7 +13,7 @@ from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.optimizers import OptimizerState
 from tilestep.popart.session.analysis import Types
 from tilestep.popart.session.graph import Values
-from tilestep.popart.session.program import Carry, Program
+from tilestep.popart.session.program import Carry, SessionProgram
 from tilestep.popart.session.replication import AXIS, Replication
 from tilestep.popart.session.stale import Rings
 
@@ -36,7 +36,7 @@ class ReplicatedProgram:
     """
 
     def __init__(
-        self, program: Program, replication: Replication, *, anchors: Sequence[Anchor], inputs: Iterable[str], state: Types
+        self, program: SessionProgram, replication: Replication, *, anchors: Sequence[Anchor], inputs: Iterable[str], state: Types
     ) -> None:
         """Args: anchors: that are returned. inputs: names of the model's. state: of the optimiser on one replica."""
         self.program, self._replication, self._anchors, self._inputs = program, replication, anchors, tuple(inputs)

@@ -370,7 +370,7 @@ class Checkpoints:
 
 
 @final
-class Run:
+class SavingLoop:
     """One loop that saves by itself. It begins with the latest checkpoint, if there is one.
 
     Args:
@@ -420,7 +420,7 @@ class Run:
         self._preemption = Preemption()
         self._lock: Lock | None = None
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> SavingLoop:
         self._lock = self._checkpoints.locked()
         self._preemption.begin()
         return self

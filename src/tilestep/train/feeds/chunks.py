@@ -13,7 +13,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from numpy.typing import NDArray
 
 from tilestep import hints
-from tilestep.train.feeds.contiguous import Run
+from tilestep.train.feeds.contiguous import ContiguousElements
 from tilestep.train.feeds.random_keys import keys_of
 from tilestep.train.jax_private import device_put
 from tilestep.train.untyped import Device, Pytree, Structure
@@ -25,7 +25,7 @@ DEFAULT_CHUNK: Final = 64  # steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ChunkPlan:
     """The chunks that a loop takes: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0, and so on."""
 
     chunk_steps: int  # steps of a chunk
@@ -72,10 +72,10 @@ class Filling:
 
     __slots__ = ("arrays", "capacity", "count", "is_wanted", "number", "plan", "run")
 
-    def __init__(self, plan: Plan, number: int, capacity: int) -> None:
+    def __init__(self, plan: ChunkPlan, number: int, capacity: int) -> None:
         self.plan, self.number, self.capacity = plan, number, capacity
         self.arrays: Arrays = []
-        self.run: Run | None = None
+        self.run: ContiguousElements | None = None
         self.count = 0
         self.is_wanted = True
 
@@ -92,7 +92,7 @@ class Filling:
         return [array[: self.count] for array in self.arrays]
 
 
-def on_devices(plan: Plan, structure: Structure, stacked: Arrays, generators: Sequence[str]) -> tuple[Pytree, list[Any] | None]:
+def on_devices(plan: ChunkPlan, structure: Structure, stacked: Arrays, generators: Sequence[str]) -> tuple[Pytree, list[Any] | None]:
     """A chunk's arrays with the plan's sharding.
 
     Args: generators: of each array's random keys, '' for other arrays.
@@ -106,7 +106,7 @@ def on_devices(plan: Plan, structure: Structure, stacked: Arrays, generators: Se
     return placed, uploads
 
 
-def _placed(plan: Plan, structure: Structure, stacked: Arrays) -> tuple[Pytree, list[Any] | None]:
+def _placed(plan: ChunkPlan, structure: Structure, stacked: Arrays) -> tuple[Pytree, list[Any] | None]:
     elements = _jax.tree.unflatten(structure, stacked)
     if plan.in_place:
         return elements, None
@@ -128,7 +128,7 @@ def _put(elements: Pytree, sharding: Pytree) -> Pytree:
     return _jax.tree.map(put, sharding, elements)
 
 
-def _thread_settings(plan: Plan) -> AbstractContextManager[object]:
+def _thread_settings(plan: ChunkPlan) -> AbstractContextManager[object]:
     """Gives this thread JAX's settings of the loop's thread."""
     stack = contextlib.ExitStack()
     if jax.config.jax_enable_x64 != plan.x64:  # pyrefly: ignore[missing-attribute]

@@ -18,7 +18,7 @@ Empty = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 
 @final
-class Run:
+class ContiguousElements:
     """A chunk's elements, as long as each follows the last one in memory. Arrays that never do, such as small labels, are copied.
 
     Args:

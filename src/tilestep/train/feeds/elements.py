@@ -23,7 +23,7 @@ _CURE: Final = "all elements must be alike: drop the remainder of the data (drop
 _MOST_STRUCTURE_CHARACTERS: Final = 200  # in a message
 
 
-class Outcome(enum.IntEnum):
+class GatherOutcome(enum.IntEnum):
     """Why `ElementSpec.gather` has ended."""
 
     GATHERED = 0  # the rows are full, or time is over
@@ -120,7 +120,9 @@ class ElementSpec:
         ]
         return f" ({', '.join(told)})" if told else ""
 
-    def gather(self, iterator: Iterator[Pytree], rows: list[NDArray[Any]], row: int, end: int, seconds: float) -> tuple[int, Outcome, Any]:
+    def gather(
+        self, iterator: Iterator[Pytree], rows: list[NDArray[Any]], row: int, end: int, seconds: float
+    ) -> tuple[int, GatherOutcome, Any]:
         """Copies the iterator's elements into rows `row` to `end` of its leaves' arrays, for about `seconds` of wall time.
 
         Returns: how many; why no more; an element that is no plain NumPy, or is not like the first one, or what the iterator raised.
@@ -128,7 +130,7 @@ class ElementSpec:
         assert self._formats is not None  # else it does not gather
         leaves = tuple(zip(rows, self._formats, strict=True))
         count, outcome, value = _feeds.gather(iterator, self._skeleton, leaves, np.ndarray, row, end, seconds)
-        return count, Outcome(outcome), value
+        return count, GatherOutcome(outcome), value
 
 
 def _structure_text(structure: Structure) -> str:

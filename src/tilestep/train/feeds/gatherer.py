@@ -8,8 +8,8 @@ from typing import Final, final
 
 from tilestep.train.datasets import knows_its_place, place_of
 from tilestep.train.feeds.chunks import Arrays, Filling
-from tilestep.train.feeds.contiguous import Run
-from tilestep.train.feeds.elements import ElementSpec, Outcome
+from tilestep.train.feeds.contiguous import ContiguousElements
+from tilestep.train.feeds.elements import ElementSpec, GatherOutcome
 from tilestep.train.feeds.passes import Pass
 from tilestep.train.feeds.position import Position, Store
 from tilestep.train.feeds.staging import Copier, Staging, is_immutable
@@ -103,7 +103,7 @@ class Gatherer:
 
     def _add_adjoining(self, iterator: Iterator[Pytree], filling: Filling, spec: ElementSpec) -> None:
         """Adds elements as long as they follow each other in memory that nobody writes to, and copies the first one that does not."""
-        run = filling.run = Run(spec, filling.capacity, self._staging.empty, trusted=self._is_trusted)
+        run = filling.run = ContiguousElements(spec, filling.capacity, self._staging.empty, trusted=self._is_trusted)
         try:
             while run.count < filling.capacity and filling.is_wanted:
                 self._pass.in_hand = [next(iterator)]
@@ -137,11 +137,11 @@ class Gatherer:
             filling.arrays = self.empty(filling.capacity)
         count, outcome, value = spec.gather(iterator, filling.arrays, filling.count, filling.capacity, _GATHER_WALL_S)
         self._count(filling, count)
-        if outcome is Outcome.ODD:
+        if outcome is GatherOutcome.ODD:
             self._add(value, filling)
-        elif outcome is Outcome.RAISED:
+        elif outcome is GatherOutcome.RAISED:
             raise value
-        elif outcome is Outcome.OVER:
+        elif outcome is GatherOutcome.OVER:
             raise StopIteration
 
     def _count(self, filling: Filling, count: int) -> None:

@@ -15,7 +15,7 @@ from tilestep.errors import DatasetError, QueueError
 from tilestep.messages import shown
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.datasets import Dataset, iterator_maker
-from tilestep.train.feeds.chunks import Chunk, Plan
+from tilestep.train.feeds.chunks import Chunk, ChunkPlan
 from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
@@ -82,7 +82,7 @@ class InfeedQueue:
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
-        self._planned: tuple[tuple[Any, ...], Plan] | None = None  # what the last loop wanted, and what follows
+        self._planned: tuple[tuple[Any, ...], ChunkPlan] | None = None  # what the last loop wanted, and what follows
         self._closed = False
         self._staging = Staging()
         self._feeder = self._start(Start())
@@ -211,13 +211,13 @@ class InfeedQueue:
         over: Replicas | None,
         default_device: Device | str | None,
         x64: bool,
-    ) -> Plan:
+    ) -> ChunkPlan:
         chunks, rest = (1, 0) if steps is None else divmod(steps, chunk_steps)
         sharding = self._sharding
         if sharding is None:
             sharding = _beside(carry_sharding) if over is None or self.replicas is None else _chunk_sharding(over.divided)
         devices = carry_sharding.device_set if carry_sharding is not None else () if default_device is not None else jax.devices()[:1]
-        return Plan(
+        return ChunkPlan(
             chunk_steps=chunk_steps,
             chunks=chunks,
             rest_steps=rest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import final
 
-from tilestep.train.feeds.chunks import Arrays, Chunk, Filling, Plan
+from tilestep.train.feeds.chunks import Arrays, Chunk, ChunkPlan, Filling
 
 
 @final
@@ -23,14 +23,14 @@ class Lineup:
     """
 
     def __init__(self, *, depth: int, replicas: int) -> None:
-        self.plan: Plan | None = None
+        self.plan: ChunkPlan | None = None
         self.filling: Filling | None = None
         self.ready: deque[Chunk] = deque()
         self.error: BaseException | None = None
         self._depth, self._replicas = depth, replicas
         self._made = self._taken = 0  # since the plan began
 
-    def differs(self, plan: Plan) -> bool:
+    def differs(self, plan: ChunkPlan) -> bool:
         """Whether chunks that are ready do not fit a loop that begins with this plan."""
         return (plan is not self.plan and plan != self.plan) or self._taken % plan.period > 0 or self.error is not None
 
@@ -42,7 +42,7 @@ class Lineup:
         """Whether another chunk is to be gathered, and none is."""
         return self.plan is not None and self.filling is None and self.error is None and len(self.ready) < self._depth
 
-    def needed(self, plan: Plan, *, has_ended: bool) -> int:
+    def needed(self, plan: ChunkPlan, *, has_ended: bool) -> int:
         """Elements of the next chunk. Args: has_ended: no more elements come, so one step's do if the plan takes the last ones alone."""
         return self._replicas * (1 if plan.partial and has_ended else plan.steps(self._made))
 

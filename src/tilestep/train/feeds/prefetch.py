@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from tilestep import hints
 from tilestep.errors import QueueError
-from tilestep.train.feeds.chunks import Chunk, Filling, Plan, on_devices
+from tilestep.train.feeds.chunks import Chunk, ChunkPlan, Filling, on_devices
 from tilestep.train.feeds.gatherer import Gatherer
 from tilestep.train.feeds.lineup import Lineup
 from tilestep.train.feeds.passes import Ending, Pass, Start
@@ -62,7 +62,7 @@ class Feeder:
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: ChunkPlan) -> None:
         """A loop begins. Elements gathered for another plan are gathered again."""
         with self._condition:
             lineup = self._lineup
@@ -250,7 +250,7 @@ class Feeder:
                 self._condition.wait()
             return None
 
-    def _is_enough(self, plan: Plan) -> bool:
+    def _is_enough(self, plan: ChunkPlan) -> bool:
         """Whether the store has the elements of the next chunk."""
         return self._store.count >= self._lineup.needed(plan, has_ended=self._ending.has_come)
 

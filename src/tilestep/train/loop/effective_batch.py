@@ -9,7 +9,7 @@ from tilestep import hints
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.gradients.accumulation import effective_batch_size
-from tilestep.train.loop.program_cache import Loop
+from tilestep.train.loop.program_cache import LoopPrograms
 from tilestep.train.loop.update_pattern import Counter
 from tilestep.train.offload import platform_of
 from tilestep.train.replicas.replicas import Replicas
@@ -29,7 +29,7 @@ class UpdateSize:
         loop: if its programs check that each step adds one microbatch. None: the number of samples is not known.
     """
 
-    def __init__(self, name: str, count: int, infeed: InfeedQueue | None, replicas: Replicas | None, loop: Loop | None) -> None:
+    def __init__(self, name: str, count: int, infeed: InfeedQueue | None, replicas: Replicas | None, loop: LoopPrograms | None) -> None:
         self._name, self._count, self._infeed, self._replicas, self._loop = name, count, infeed, replicas, loop
         self._microbatch: int | None = None  # samples
 
@@ -62,7 +62,7 @@ class UpdateSize:
 
 
 def update_size(
-    name: str, counters: Sequence[Counter], infeed: InfeedQueue | None, replicas: Replicas | None, loop: Loop | None
+    name: str, counters: Sequence[Counter], infeed: InfeedQueue | None, replicas: Replicas | None, loop: LoopPrograms | None
 ) -> UpdateSize | None:
     """The size for a carry with these counters; None without counters, or if their counts differ. The other arguments: see UpdateSize."""
     counts = {counter.count for counter in counters}

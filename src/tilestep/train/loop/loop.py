@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tilestep import hints
-from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
+from tilestep.train.checkpoints.checkpoints import Checkpoints, SavingLoop
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -20,7 +20,7 @@ from tilestep.train.loop import call_cache, update_pattern
 from tilestep.train.loop.call_cache import Call
 from tilestep.train.loop.effective_batch import update_size
 from tilestep.train.loop.plan import placed_carry, plan_repeat, plan_while_loop
-from tilestep.train.loop.program_cache import Loop, Span
+from tilestep.train.loop.program_cache import ChunkSpan, LoopPrograms
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
@@ -103,7 +103,9 @@ def repeat(
     if replicas is not None:
         carry = placed_carry(carry, replicas, infeed, outfeed)  # each replica has its own, also in a checkpoint
     chunk = _no_longer_than(checkpoints.every, chunk, outfeed)
-    run = Run(checkpoints, f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts)
+    run = SavingLoop(
+        checkpoints, f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts
+    )
     call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options, check_nans))
     with run:
         return _repeat(call, run.state, donate=donate, progress=progress, run=run)
@@ -119,7 +121,7 @@ def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue 
     return every if depth is None else min(every, depth)
 
 
-def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: Run | None = None) -> Pytree:
+def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: SavingLoop | None = None) -> Pytree:
     body, infeed, outfeed, (n, _, replicas, *_, check_nans) = call.body, call.infeed, call.outfeed, call.rest
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
@@ -199,7 +201,7 @@ def while_loop(
     call = Call(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan = plan_while_loop(condition, call, carry, donate=donate)
     most, chunk_steps, loop = plan.most, plan.chunk_steps, plan.loop
-    program = loop.program(Span(steps=chunk_steps if infeed is not None or outfeed is not None else 1))
+    program = loop.program(ChunkSpan(steps=chunk_steps if infeed is not None or outfeed is not None else 1))
     with Session("while_loop()", loop, plan.carry.tree, infeed, outfeed, total=most, progress=progress) as session:
         if plan.counters:
             session.show_update(update_size(f"while_loop_{name_of(body)}", plan.counters, infeed, replicas, None))
@@ -238,7 +240,7 @@ def _holds(condition: Callable[[Pytree], ArrayLike], carry: Pytree, replicated: 
     return bool(_jax.jit(check if replicated is None else replicated.on_all_replicas(check))(carry))
 
 
-def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:
+def _group(loop: LoopPrograms, steps: int, rest: int) -> AbstractContextManager[None]:
     """Makes the chunks' programs one program to an emulated machine, unless the caller has made a group of programs."""
     if hints.current_group():
         return contextlib.nullcontext()

@@ -17,7 +17,7 @@ from tilestep.train.gradients.recompute import Recompute, require_recompute
 from tilestep.train.loop import call_cache
 from tilestep.train.loop.call_cache import CachedCall, Call
 from tilestep.train.loop.carry import Carry, prepared
-from tilestep.train.loop.program_cache import Loop, LoopSettings, Span, repeat_loop, while_loop_loop
+from tilestep.train.loop.program_cache import ChunkSpan, LoopPrograms, LoopSettings, repeat_loop, while_loop_loop
 from tilestep.train.loop.replicated import ReplicatedLoop, replicated_loop
 from tilestep.train.loop.update_pattern import Counter, UpdatePattern, counters_in, update_pattern_of
 from tilestep.train.numbers import whole_number
@@ -38,7 +38,7 @@ class RepeatPlan:
 
     total: int  # steps of the loop
     chunk_steps: int  # steps of a chunk, but the last one, which may have fewer
-    loop: Loop  # its programs
+    loop: LoopPrograms  # its programs
     sharding: Sharding | None  # sharding, shardings: as a Carry has them
     shardings: tuple[NamedSharding | None, ...]
     counters: tuple[Counter, ...]  # where the carry counts microbatches
@@ -53,11 +53,11 @@ class RepeatPlan:
         """Whether the carries of two plans are on the same devices, divided alike."""
         return self.sharding == other.sharding and self.shardings == other.shardings
 
-    def span(self, done: int, steps: int) -> Span:
+    def span(self, done: int, steps: int) -> ChunkSpan:
         """The next chunk of `steps` steps, after `done` steps of the loop."""
         if self.pattern is None or self.loop.unsteady:
-            return Span(steps=steps)
-        return Span(steps=steps, every=self.pattern.count, first=self.pattern.first_update(done, steps))
+            return ChunkSpan(steps=steps)
+        return ChunkSpan(steps=steps, every=self.pattern.count, first=self.pattern.first_update(done, steps))
 
 
 class PlannedCall(NamedTuple):
@@ -122,7 +122,7 @@ class WhilePlan:
 
     most: int | None  # steps at most; None: any number
     chunk_steps: int  # steps of a chunk
-    loop: Loop  # its programs
+    loop: LoopPrograms  # its programs
     replicated: ReplicatedLoop | None  # the replicas that it runs on
     carry: Carry  # ready to be donated
     counters: tuple[Counter, ...]  # where the carry counts microbatches

@@ -28,7 +28,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
-class Program(Protocol):
+class JittedProgram(Protocol):
     """A jitted program."""
 
     def __call__(self, *args: Pytree) -> Any:
@@ -46,11 +46,11 @@ _MOST_OTHERS: Final = 128  # bodies that are no plain functions, which the cache
 
 _serial = itertools.count(1)
 _lock = threading.Lock()
-_of_functions: weakref.WeakKeyDictionary[Any, dict[Hashable, Loop]] = weakref.WeakKeyDictionary()
-_of_others: OrderedDict[Hashable, dict[Hashable, Loop]] = OrderedDict()
+_of_functions: weakref.WeakKeyDictionary[Any, dict[Hashable, LoopPrograms]] = weakref.WeakKeyDictionary()
+_of_others: OrderedDict[Hashable, dict[Hashable, LoopPrograms]] = OrderedDict()
 
 
-class Span(NamedTuple):
+class ChunkSpan(NamedTuple):
     """The steps of a chunk's program.
 
     Attributes:
@@ -65,12 +65,12 @@ class Span(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Loop:
+class LoopPrograms:
     """The programs of one loop."""
 
     name: str  # no other loop has it
-    programs: dict[Span, Program]  # programs by the chunks that they run
-    make: Callable[[Loop, Span], Program]  # makes another one
+    programs: dict[ChunkSpan, JittedProgram]  # programs by the chunks that they run
+    make: Callable[[LoopPrograms, ChunkSpan], JittedProgram]  # makes another one
     unsteady: bool = False  # whether its body has turned out not to add one microbatch for each step
     in_flight: int = FIRST_IN_FLIGHT  # chunks to start before the host waits for the device
     groups: set[str] = field(default_factory=set[str])  # names of program groups that only this loop enters
@@ -78,7 +78,7 @@ class Loop:
     def __post_init__(self) -> None:
         hints.groups_gone_with(self, self.groups)
 
-    def program(self, span: Span) -> Program:
+    def program(self, span: ChunkSpan) -> JittedProgram:
         """The program of a chunk."""
         program = self.programs.get(span)
         if program is None:
@@ -111,21 +111,21 @@ class LoopSettings:
         return step_of(in_loop(body, self.recompute), has_infeed=self.has_infeed, outfeed=outfeed)
 
 
-def repeat_loop(body: Body, settings: LoopSettings) -> Loop:
+def repeat_loop(body: Body, settings: LoopSettings) -> LoopPrograms:
     """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed).
 
     With `check_nans` the values are (these, what `finite.first_wrong` takes).
     """
     function = _reference(body)
 
-    def scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Span) -> tuple[Pytree, Pytree]:
+    def scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: ChunkSpan) -> tuple[Pytree, Pytree]:
         if not settings.check_nans:
             return _scanned(steps, carry, elements, span, last_only=settings.keeps_last)
         state = finite.looked_at(carry)
         (carry, _, found), values = _scanned(tuple(map(finite.looking, steps)), state, elements, span, last_only=settings.keeps_last)
         return carry, (values, found[None])
 
-    def make(loop: Loop, span: Span) -> Program:
+    def make(loop: LoopPrograms, span: ChunkSpan) -> JittedProgram:
         def run(carry: Pytree, elements: Pytree) -> tuple[Pytree, Pytree]:
             if span.every is not None:
                 try:
@@ -139,14 +139,14 @@ def repeat_loop(body: Body, settings: LoopSettings) -> Loop:
                     ValueError,
                 ):  # the body adds another number of microbatches, or has an error, which the line below raises again
                     loop.unsteady = True
-            return scanned((settings.step_of(function()),), carry, elements, Span(steps=span.steps))
+            return scanned((settings.step_of(function()),), carry, elements, ChunkSpan(steps=span.steps))
 
         return _jitted(run, f"repeat_{name_of(function())}", (settings.shardings, None), settings)
 
     return _cached(body, ("repeat", *settings.identity), make)
 
 
-def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Span, *, last_only: bool) -> tuple[Pytree, Pytree]:
+def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: ChunkSpan, *, last_only: bool) -> tuple[Pytree, Pytree]:
     """(carry, stacked values) after the chunk's steps. Args: steps: one step, or (a step that does not update, a step that does)."""
 
     def scanned(steps: tuple[Step, ...], carry: Pytree) -> tuple[Pytree, Pytree]:
@@ -168,7 +168,7 @@ def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Spa
     return carry, _jax.tree.map(lambda value: value[None], values)
 
 
-def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settings: LoopSettings) -> Loop:
+def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settings: LoopSettings) -> LoopPrograms:
     """The loop of `while_loop`. Its programs are (carry, most steps, stacked elements) -> (carry, status, stacked values).
 
     `status`, int32[], is the number of steps done if the condition is true after them, else -1 minus that number.
@@ -179,7 +179,7 @@ def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settin
         answer = truth(condition, carry)
         return answer if replicated is None else replicated.holds_everywhere(answer)
 
-    def make(loop: Loop, span: Span) -> Program:
+    def make(loop: LoopPrograms, span: ChunkSpan) -> JittedProgram:
         del loop
 
         def run(carry: Pytree, most: jax.Array, elements: Pytree) -> tuple[Pytree, jax.Array, Pytree]:
@@ -209,12 +209,12 @@ def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settin
     return _cached(body, ("while_loop", condition, *settings.identity), make)
 
 
-def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], settings: LoopSettings) -> Program:
+def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], settings: LoopSettings) -> JittedProgram:
     if settings.replicated is not None:
         run = settings.replicated.replicate(run)
     run.__name__ = run.__qualname__ = name
 
-    def program(compiler_options: dict[str, Any] | None) -> Program:
+    def program(compiler_options: dict[str, Any] | None) -> JittedProgram:
         if settings.replicated is None and shardings[0] is None and compiler_options is None and not settings.check_nans:
             return ConvolvingProgram(run, shardings=shardings)
         donated = () if settings.check_nans else (0,)
@@ -228,7 +228,7 @@ def _reference(body: Body) -> Callable[[], Any]:
     return weakref.ref(body) if isinstance(body, types.FunctionType) else lambda: body
 
 
-def _cached(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) -> Loop:
+def _cached(body: Body, key: Hashable, make: Callable[[LoopPrograms, ChunkSpan], JittedProgram]) -> LoopPrograms:
     with _lock:
         if isinstance(body, types.FunctionType):
             loops = _of_functions.setdefault(body, {})
@@ -244,5 +244,5 @@ def _cached(body: Body, key: Hashable, make: Callable[[Loop, Span], Program]) ->
                 _of_others.popitem(last=False)
         loop = loops.get(key)
         if loop is None:
-            loop = loops[key] = Loop(name=f"{name_of(body)} {next(_serial)}", programs={}, make=make)
+            loop = loops[key] = LoopPrograms(name=f"{name_of(body)} {next(_serial)}", programs={}, make=make)
         return loop

@@ -12,14 +12,14 @@ import jax
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, NotFiniteError, QueueError
-from tilestep.train.checkpoints.checkpoints import Run
+from tilestep.train.checkpoints.checkpoints import SavingLoop
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.loop.effective_batch import UpdateSize
 from tilestep.train.loop.finite import first_wrong
-from tilestep.train.loop.program_cache import FIRST_IN_FLIGHT, Loop
+from tilestep.train.loop.program_cache import FIRST_IN_FLIGHT, LoopPrograms
 from tilestep.train.patience import Aloud
 from tilestep.train.resume import tell_loop_state
 from tilestep.train.untyped import Pytree
@@ -39,7 +39,7 @@ class InFlight:
 
     __slots__ = ("_count", "_last_wait", "_loop")
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: LoopPrograms) -> None:
         self._loop, self._count = loop, 0
         self._last_wait: float | None = None  # time.perf_counter(), s
 
@@ -80,14 +80,14 @@ class Session:
     def __init__(
         self,
         name: str,
-        loop: Loop,
+        loop: LoopPrograms,
         carry: Pytree,
         infeed: InfeedQueue | None,
         outfeed: OutfeedQueue | None,
         *,
         total: int | None,
         progress: bool,
-        checkpoints: Run | None = None,
+        checkpoints: SavingLoop | None = None,
     ) -> None:
         self._checkpoints = checkpoints
         self._before = 0 if checkpoints is None else checkpoints.done  # steps of the same loop, before this process's

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 
 from tilestep import hints
-from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
+from tilestep.train.checkpoints.checkpoints import Checkpoints, SavingLoop
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import Choice, Reduction
@@ -62,7 +62,7 @@ from tilestep.train.pipeline.compile.stage_watch import require_stages
 from tilestep.train.pipeline.compile.tracing import Function, wants_key
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
 from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
-from tilestep.train.pipeline.run.batches import Batch, Stacked, Taken
+from tilestep.train.pipeline.run.batches import Batch, Stacked, TakenElements
 from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
 from tilestep.train.pipeline.run.processes import Processes, Unfed
@@ -425,11 +425,11 @@ class Pipeline:
         count, user = self._schedule.microbatches, self._name
         if self._processes is not None:
             infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
-        saves: Run | None = None
+        saves: SavingLoop | None = None
         if checkpoints is not None:
             require_kind("checkpoints", checkpoints, Checkpoints, "a Checkpoints, or None")
             self._engine.stop_measuring()  # which program runs would depend on the wall time
-            saves = Run(
+            saves = SavingLoop(
                 checkpoints,
                 user,
                 state,
@@ -457,7 +457,7 @@ class Pipeline:
                     outlets.make_room(done.check)
                     batch = Unfed(tuple(inputs))
                     if infeed is not None:
-                        batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
+                        batch = TakenElements(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
                     own = None if key is None else _jax.random.fold_in(key, update)
                     found, outputs, values = self._run(done.state, batch, own, done, outlets if update == first else self._outlets)
                     done.did(found, self._given(outputs, values), *outlets.elements(outputs, values))

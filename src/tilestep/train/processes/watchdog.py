@@ -19,7 +19,7 @@ import time
 from typing import Final, final
 
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
-from tilestep.train.processes.watchdog_lines import Lifeline, Line, Message, read_settings
+from tilestep.train.processes.watchdog_lines import Lifeline, Message, WatchdogLine, read_settings
 from tilestep.train.processes.watchdog_record import Limits, Record
 
 PURPOSE: Final = b"watchdog"  # of the proofs at the hub's port
@@ -45,8 +45,8 @@ class Watchdog:
         self._lifeline = Lifeline(self._pid)
         self._selector.register(0, selectors.EVENT_READ, self._lifeline)
         self._record = Record(self._limits)  # the hub's
-        self._lines: list[Line] = []  # the hub's, to the other watchdogs
-        self._hub: Line | None = None
+        self._lines: list[WatchdogLine] = []  # the hub's, to the other watchdogs
+        self._hub: WatchdogLine | None = None
         self._acceptor: Acceptor[int] | None = None
         secret = settings["token"].encode()
         if self._me == 0:
@@ -54,7 +54,7 @@ class Watchdog:
             self._acceptor = Acceptor(listener, handshake_with(PURPOSE, secret, self._limits.count), expected=self._limits.count)
             self._selector.register(self._acceptor, selectors.EVENT_READ, self._acceptor)
         else:
-            self._hub = Line(self._connection(settings["addresses"], secret), 0)
+            self._hub = WatchdogLine(self._connection(settings["addresses"], secret), 0)
             self._selector.register(self._hub.socket, selectors.EVENT_READ, self._hub)
         self._lifeline.live()
         self._tell({"kind": "hello", "name": f"pid {self._pid} on {socket.gethostname()}"})
@@ -79,7 +79,7 @@ class Watchdog:
             for key, _ in self._selector.select(min(pause, 0.1)):
                 if key.data is self._lifeline:
                     self._hear_process()
-                elif isinstance(key.data, Line):
+                elif isinstance(key.data, WatchdogLine):
                     self._hear(key.data)
             self._welcome()
             now = time.monotonic()
@@ -97,7 +97,7 @@ class Watchdog:
     def _welcome(self) -> None:
         """The hub takes the connections of the other watchdogs."""
         for connection, process in () if self._acceptor is None else self._acceptor.accept():
-            line = Line(connection, process)
+            line = WatchdogLine(connection, process)
             self._lines.append(line)
             self._selector.register(connection, selectors.EVENT_READ, line)
 
@@ -120,7 +120,7 @@ class Watchdog:
         if self._lifeline.is_ended:
             self._selector.unregister(0)
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: WatchdogLine) -> None:
         messages = line.receive()
         for message in messages or ():
             if line is not self._hub:
@@ -136,7 +136,7 @@ class Watchdog:
         if messages is None:
             self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: WatchdogLine) -> None:
         self._selector.unregister(line.socket)
         line.socket.close()
         if line is not self._hub:

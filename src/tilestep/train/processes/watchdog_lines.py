@@ -41,7 +41,7 @@ def message_of(line: bytes) -> Message | None:
 
 
 @final
-class Line:
+class WatchdogLine:
     """A connection to another process's watchdog.
 
     Attributes:

@@ -39,7 +39,7 @@ _KINDS: Final = {
 }
 
 
-class Event(Protocol):
+class TraceEvent(Protocol):
     """One thing that an IPU did; those of a profile's timeline are such."""
 
     @property
@@ -61,7 +61,7 @@ class _Run(NamedTuple):
     both: bool  # forward and backward in one
 
 
-def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> Timeline:
+def traced(schedule: Schedule, events: Iterable[TraceEvent], *, update: int = -1) -> Timeline:
     """When each task of one update happened, in cycles from the begin of the first one.
 
     A task lasts from the begin of its program's compute to the end of its compute, exchanges and syncs between tiles. The sum of several
@@ -153,9 +153,9 @@ def costs_of(schedule: Schedule, timeline: Timeline) -> Costs:
     )
 
 
-def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
+def _runs(events: Iterable[TraceEvent]) -> Mapping[int, Sequence[_Run]]:
     """The runs of stages' programs on each IPU, in order of time."""
-    by_ipu: dict[int, list[Event]] = {}
+    by_ipu: dict[int, list[TraceEvent]] = {}
     for event in sorted(events, key=lambda event: event.start_cycle):
         by_ipu.setdefault(event.ipu, []).append(event)
     runs: dict[int, list[_Run]] = {}

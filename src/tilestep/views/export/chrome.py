@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tilestep.views.export.timeline import Counter, Slice, Timeline, TrackGroup
+from tilestep.views.export.timeline import Counter, ExportTimeline, Slice, TrackGroup
 
 _NS_PER_US = 1000
 
 
-def chrome_trace(timeline: Timeline) -> bytes:
+def chrome_trace(timeline: ExportTimeline) -> bytes:
     """The JSON of a timeline."""
     events = [event for group in timeline.groups for event in _group(group)]
     document = {

@@ -98,7 +98,7 @@ class TrackGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class ExportTimeline:
     """All tracks of a recording in one clock.
 
     Attributes:
@@ -112,7 +112,7 @@ class Timeline:
     steps: bool = True
 
 
-def timeline(report: Report, *, clock: Clock, source: bool) -> Timeline:
+def timeline(report: Report, *, clock: Clock, source: bool) -> ExportTimeline:
     """A recording in one clock.
 
     Args:
@@ -125,7 +125,7 @@ def timeline(report: Report, *, clock: Clock, source: bool) -> Timeline:
 # ------------------------------------------------------------------------------------------------------------ emulated time
 
 
-def _emulated(report: Report, *, source: bool) -> Timeline:
+def _emulated(report: Report, *, source: bool) -> ExportTimeline:
     execution = report.execution
     steps = _count_spans(report) <= MOST_SLICES
     tracks = _Emulated(report, source=source, steps=steps)
@@ -140,7 +140,7 @@ def _emulated(report: Report, *, source: bool) -> Timeline:
             counters=tuple(tracks.memory(lane.number) for lane in lanes if lane.kind == "ipu"),
         ),
     )
-    return Timeline(clock="emulated", groups=groups, steps=steps)
+    return ExportTimeline(clock="emulated", groups=groups, steps=steps)
 
 
 def _count_spans(report: Report) -> int:
@@ -268,7 +268,7 @@ class _Emulated:
 # ---------------------------------------------------------------------------------------------------------------- wall time
 
 
-def _wall(report: Report, *, source: bool) -> Timeline:
+def _wall(report: Report, *, source: bool) -> ExportTimeline:
     system = report.system
     groups: list[TrackGroup] = []
     for process in system.processes:
@@ -285,7 +285,7 @@ def _wall(report: Report, *, source: bool) -> Timeline:
         groups.append(TrackGroup(number=0, name="wall time: series", tracks=(), counters=counters))
     if not groups:
         raise RecordingError(f"{report.where} has nothing in wall time")
-    return Timeline(clock="wall", groups=tuple(groups))
+    return ExportTimeline(clock="wall", groups=tuple(groups))
 
 
 def _wall_slices(thread: Thread) -> Iterator[Slice]:

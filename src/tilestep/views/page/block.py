@@ -21,7 +21,7 @@ _DTYPES: Final = (("i1", np.int8), ("i2", np.int16), ("i4", np.int32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class PageBlock:
     """What a view reads.
 
     Attributes:
@@ -33,7 +33,7 @@ class Block:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
 
-def packed(block: Block) -> str:
+def packed(block: PageBlock) -> str:
     """The block as base64 of gzip: the length of the head (4 bytes), the head as JSON, then the columns, each at a multiple of 8 bytes.
 
     Whole numbers are kept as differences where these are narrower. All is little-endian.

@@ -15,7 +15,7 @@ from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, 
 from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.history import begin_history, history_since
-from tilestep.recording.sums import Compiled, Span
+from tilestep.recording.sums import RecordedCompilation, SimulationSpan
 
 
 def larger(num_ipus: int = 1, *, clock_hz: float = 1e6) -> MachineSpec:
@@ -39,7 +39,7 @@ def recorded(
     """A recording of all that a host has done, written and read again. Args: profile: its figures; None: it has none."""
     builder = Builder(kind=kind, notes=notes)
     compiled = {
-        host.key(each): Compiled(
+        host.key(each): RecordedCompilation(
             program=each,
             detail=(details or {}).get(each.name),
             fingerprint=sha256(dump_program(each).encode()).hexdigest(),
@@ -47,7 +47,7 @@ def recorded(
         )
         for each in programs
     }
-    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
+    span = SimulationSpan(system=host.system, begin=host.start, end=host.system.mark(), history=None)
     capture(builder, span, compiled, runs_in_detail=runs_in_detail)
     if profile is not None:
         builder.put_json("profile", profile)
@@ -65,8 +65,8 @@ def journaled(called: Program, *, runs: int = 3, profile: object = None, detail:
         host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))
     builder = Builder(kind="run")
     history = history_since(host.system, begin)
-    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=history)
-    capture(builder, span, {host.key(called): Compiled(program=called, detail=detail)}, runs_in_detail=2)
+    span = SimulationSpan(system=host.system, begin=host.start, end=host.system.mark(), history=history)
+    capture(builder, span, {host.key(called): RecordedCompilation(program=called, detail=detail)}, runs_in_detail=2)
     if profile is not None:
         builder.put_json("profile", profile)
     return builder.tables()

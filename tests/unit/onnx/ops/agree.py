@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.together import compiled
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.registry import all_operators
 
 
@@ -89,7 +89,7 @@ def slope_agrees(op_type: str, inputs: Sequence[Any], *, version: int, position:
 
     def loss(x: Any) -> Any:
         arrays = [x if i == position else y for i, y in enumerate(given)]
-        y = run_graph(graph, arrays, Run())[0]
+        y = run_graph(graph, arrays, GraphRun())[0]
         return (y * values(*y.shape, seed=2, dtype=np.float64)).sum()
 
     def slopes(x: Any) -> tuple[Any, Any]:

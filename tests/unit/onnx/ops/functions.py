@@ -9,16 +9,16 @@ import jax
 from onnx import helper
 
 from tests.unit.onnx.ops.one_node import prepared
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 
 def function_of(
-    op_type: str, inputs: Sequence[Any], *, version: int, position: int = 0, run: Run | None = None, **attributes: Any
+    op_type: str, inputs: Sequence[Any], *, version: int, position: int = 0, run: GraphRun | None = None, **attributes: Any
 ) -> Callable[[Any], Any]:
     """The first output as a function of the input at `position`; the others keep the values of `inputs`."""
     names = ["" if x is None else f"in{i}" for i, x in enumerate(inputs)]
     graph = prepared([helper.make_node(op_type, names, ["out"], name="the_node", **attributes)], names, ["out"], {"": version})
-    return lambda x: run_graph(graph, [x if i == position else given for i, given in enumerate(inputs)], run or Run())[0]
+    return lambda x: run_graph(graph, [x if i == position else given for i, given in enumerate(inputs)], run or GraphRun())[0]
 
 
 def primitives(function: Callable[[Any], Any], x: Any) -> list[str]:

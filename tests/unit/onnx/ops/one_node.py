@@ -17,7 +17,7 @@ from onnx import helper
 import tilestep.onnx.ops  # noqa: F401 - registers all
 from tests.together import compiled
 from tilestep.onnx.graph import Graph, Preparation, versions_of
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
 QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation
@@ -41,7 +41,9 @@ def model(text: str, opset: int = 21) -> Graph:
     return graph
 
 
-def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static: Sequence[int] = (), run: Run | None = None) -> list[Any]:
+def run_nodes(
+    graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static: Sequence[int] = (), run: GraphRun | None = None
+) -> list[Any]:
     """The outputs of a graph.
 
     Args:
@@ -54,14 +56,14 @@ def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static
         return jax.jit(function)(arrays) if way == "jit" else jax.eval_shape(function, arrays)
     fixed = range(len(inputs)) if way == "known" else _fixed(inputs, static)
     with jax.enable_x64(True):
-        return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run or Run())
+        return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run or GraphRun())
 
 
 def traced(
-    graph: Graph, inputs: Sequence[Any], *, static: Sequence[int] = (), run: Run | None = None
+    graph: Graph, inputs: Sequence[Any], *, static: Sequence[int] = (), run: GraphRun | None = None
 ) -> tuple[Callable[[dict[int, Any]], list[Any]], dict[int, Any]]:
     """(the outputs of a graph as a function of the inputs that are not known, these inputs by position). Args: as `run_nodes`."""
-    fixed, run = _fixed(inputs, static), run or Run()
+    fixed, run = _fixed(inputs, static), run or GraphRun()
     arrays = {i: x for i, x in enumerate(inputs) if i not in fixed}
     return lambda arrays: run_graph(graph, [arrays.get(i, x) for i, x in enumerate(inputs)], run), arrays
 
@@ -77,7 +79,7 @@ def check_nodes(
     ways: Sequence[str] = QUICK_WAYS,
     *,
     static: Sequence[int] = (),
-    run: Run | None = None,
+    run: GraphRun | None = None,
 ) -> None:
     """Calls `check` with each way and the outputs; with those of programs at the end of `one_program`, if it is called within.
 
@@ -107,7 +109,7 @@ def run_node(
     domain: str = "",
     outputs: int = 1,
     static: Sequence[int] | None = None,
-    run: Run | None = None,
+    run: GraphRun | None = None,
     **attributes: Any,
 ) -> list[Any]:
     """The outputs of one node. Args: static: by default the positions that its operator says it needs."""
@@ -134,7 +136,7 @@ def check_node(
     domain: str = "",
     outputs: int = 1,
     static: Sequence[int] | None = None,
-    run: Run | None = None,
+    run: GraphRun | None = None,
     **attributes: Any,
 ) -> None:
     """`check_nodes` of one node. Args: as `run_node`."""

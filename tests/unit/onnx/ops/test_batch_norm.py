@@ -11,7 +11,7 @@ from onnx import helper
 from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import prepared
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 X = values(4, 3, 5, 2)
@@ -40,5 +40,5 @@ def test_is_test_says_that_it_is_inference(version: int) -> None:
 def test_known_statistics_leave_a_product_and_a_sum() -> None:
     names = ["x", "scale", "bias", "mean", "variance"]
     graph = prepared([helper.make_node("BatchNormalization", names, ["y"])], names, ["y"], {"": 9})
-    jaxpr = jax.make_jaxpr(lambda x: run_graph(graph, [x, *INPUTS[1:]], Run()))(X)
+    jaxpr = jax.make_jaxpr(lambda x: run_graph(graph, [x, *INPUTS[1:]], GraphRun()))(X)
     assert [str(equation.primitive) for equation in jaxpr.eqns if str(equation.primitive) != "broadcast_in_dim"] == ["mul", "add"]

@@ -13,14 +13,14 @@ from tests.together import each
 from tests.unit.onnx.ops.one_node import WAYS, check_nodes, model, run_nodes
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import Call, Run, run_graph
+from tilestep.onnx.interpret import Call, GraphRun, run_graph
 from tilestep.onnx.values import SequenceValue
 
 F = np.float32
 
 
 def jaxpr(graph: Graph, *inputs: Any) -> str:
-    return str(jax.make_jaxpr(lambda *traced: run_graph(graph, traced, Run()))(*inputs))
+    return str(jax.make_jaxpr(lambda *traced: run_graph(graph, traced, GraphRun()))(*inputs))
 
 
 def count(graph: Graph, *inputs: Any) -> dict[str, int]:
@@ -47,7 +47,7 @@ def outputs_are(graph: Graph, inputs: list[Any], *expected: Any, static: list[in
 def test_a_known_condition_leaves_one_branch() -> None:
     graph = model(IF)
     assert count(graph, np.array(True), jnp.ones(2)) == {"scan": 0, "while": 0, "cond": 1}
-    known = jax.make_jaxpr(lambda x: run_graph(graph, [np.array(True), x], Run()))(jnp.ones(2))
+    known = jax.make_jaxpr(lambda x: run_graph(graph, [np.array(True), x], GraphRun()))(jnp.ones(2))
     assert [str(equation.primitive) for equation in known.eqns] == ["add"]
 
 
@@ -101,7 +101,7 @@ def test_loop_of_a_known_number_of_turns(turns: int) -> None:
 def test_sixteen_turns_are_unrolled_and_more_are_a_scan() -> None:
     def primitives(turns: int) -> dict[str, int]:
         graph = model(LOOP)
-        text = str(jax.make_jaxpr(lambda x: run_graph(graph, [np.array(turns), np.array(True), x], Run()))(jnp.ones(2)))
+        text = str(jax.make_jaxpr(lambda x: run_graph(graph, [np.array(turns), np.array(True), x], GraphRun()))(jnp.ones(2)))
         return {name: text.count(name) for name in ("scan[", "while[")}
 
     assert primitives(16) == {"scan[": 0, "while[": 0}
@@ -133,7 +133,7 @@ WHILE = """g (int64 m, bool c, float x) => (float y) {
 def test_kinds_of_loops_by_values() -> None:
     graph, x = model(WHILE.replace("M", "m")), jnp.ones(())
     assert count(graph, jnp.array(5), jnp.array(True), x) == {"scan": 0, "while": 1, "cond": 0}
-    few = str(jax.make_jaxpr(lambda x: run_graph(graph, [np.array(9), np.array(True), x], Run()))(x))
+    few = str(jax.make_jaxpr(lambda x: run_graph(graph, [np.array(9), np.array(True), x], GraphRun()))(x))
     assert "scan[" in few
     assert "while[" not in few
 
@@ -151,11 +151,11 @@ def test_a_bound_gives_padded_rows_and_a_gradient() -> None:
     with pytest.raises(DynamicShapeError, match=r"the number of its turns .* bounds=\{'y': 100\}"):
         run_nodes(graph, inputs, "jit")
     assert [np.asarray(value).tolist() for value in run_nodes(graph, inputs)] == [256, [4, 16, 256]]
-    run = Run(bounds={"y": 5})
+    run = GraphRun(bounds={"y": 5})
     assert [np.asarray(value).tolist() for value in run_nodes(graph, inputs, "jit", run=run)] == [256, [4, 16, 256, 0, 0]]
     gradient = jax.jit(jax.grad(lambda x: run_graph(graph, [inputs[0], jnp.array(True), x], run)[0]))(2.0)
     assert float(gradient) == 8 * 2**7  # of x ** 8
-    spoiled = run_nodes(graph, inputs, "jit", run=Run(bounds={"y": 2}))
+    spoiled = run_nodes(graph, inputs, "jit", run=GraphRun(bounds={"y": 2}))
     assert np.isnan(spoiled[0])
     assert np.isnan(spoiled[1]).tolist() == [True, True]
 
@@ -269,7 +269,7 @@ def test_turns_draw_different_numbers() -> None:
             after = Add (before, row)
         }>
     }""")
-    run = Run(key=jax.random.key(0))
+    run = GraphRun(key=jax.random.key(0))
     unrolled = run_nodes(graph, [np.zeros(3, F), np.array(3)], "jit", static=[1], run=run)[1]
     scanned = run_nodes(graph, [np.zeros(3, F), np.array(17)], "jit", static=[1], run=run)[1]
     assert len(np.unique(scanned)) == 51
@@ -295,7 +295,7 @@ def test_scan_of_nothing() -> None:
 def test_a_scan_is_one_scan_with_a_gradient() -> None:
     graph = model(SCAN.replace("AXES", "3, 2").replace("ATTRIBUTES", ""), 21)
     assert count(graph, jnp.ones(2), jnp.ones((3, 2))) == {"scan": 1, "while": 0, "cond": 0}
-    gradient = jax.grad(lambda x: run_graph(graph, [jnp.ones(2), x], Run())[1].sum())(jnp.ones((3, 2)))
+    gradient = jax.grad(lambda x: run_graph(graph, [jnp.ones(2), x], GraphRun())[1].sum())(jnp.ones((3, 2)))
     assert gradient.tolist() == [[3, 3], [2, 2], [1, 1]]
 
 
@@ -330,6 +330,6 @@ def test_the_first_scan_has_a_batch_and_lengths(static: list[int], backwards: in
 def test_training_keeps_no_statistics_in_a_branch() -> None:
     graph = model(IF)
     node = graph.nodes[0]
-    inside = Call(node=node, run=Run(inside="a loop"), scope={})
+    inside = Call(node=node, run=GraphRun(inside="a loop"), scope={})
     with pytest.raises(OnnxError, match="keeps statistics in training, which it can't do inside of a loop"):
         inside.set_state(0, 1)

@@ -10,7 +10,7 @@ import pytest
 from tests.together import each
 from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, check_node, run_node
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.interpret import Run
+from tilestep.onnx.interpret import GraphRun
 
 F = np.float32
 
@@ -36,7 +36,7 @@ def test_selections_are_onnxruntimes(version: int, center: int, threshold: float
             got = got[: len(want)]
         np.testing.assert_array_equal(got, want)
 
-    run = Run(bounds={"the_node": 60})
+    run = GraphRun(bounds={"the_node": 60})
     ways = ("known", "jit") if version == 11 and bool(center) != bool(threshold) else ("known",)
     check_node("NonMaxSuppression", inputs, check, ways, version=version, center_point_box=center, run=run)
 
@@ -46,14 +46,14 @@ def test_nothing_is_selected(inputs: list[Any]) -> None:
     def check(way: str, outputs: list[Any]) -> None:
         assert outputs[0].shape == (4 if way == "jit" else 0, 3)
 
-    check_node("NonMaxSuppression", inputs, check, WAYS, version=11, run=Run(bounds={"the_node": 4}))
+    check_node("NonMaxSuppression", inputs, check, WAYS, version=11, run=GraphRun(bounds={"the_node": 4}))
 
 
 def test_programs_need_a_bound_that_is_enough() -> None:
     inputs = [*data(), np.array([7]), np.array([0.3], F)]
     with pytest.raises(DynamicShapeError, match=r"the boxes and scores, .* bounds=\{'the_node': 100\}"):
         run_node("NonMaxSuppression", inputs, "jit", version=11)
-    (got,) = run_node("NonMaxSuppression", inputs, "jit", version=11, run=Run(bounds={"the_node": 3}))
+    (got,) = run_node("NonMaxSuppression", inputs, "jit", version=11, run=GraphRun(bounds={"the_node": 3}))
     assert (np.asarray(got) == np.iinfo(np.int32).min).all()
 
 

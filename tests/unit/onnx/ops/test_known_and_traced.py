@@ -11,7 +11,7 @@ import pytest
 from tests.together import each
 from tests.unit.onnx.ops.agree import values
 from tests.unit.onnx.ops.one_node import check_node, run_node
-from tilestep.onnx.interpret import Run
+from tilestep.onnx.interpret import GraphRun
 
 D = np.float64
 IMAGE, GRID = values(1, 2, 4, 4, dtype=D), values(1, 3, 3, 2, dtype=D)
@@ -65,7 +65,7 @@ BATCHED = {  # positions of the inputs that have a batch, or a region, as their 
 @each("op_type, version, inputs, outputs, attributes", CASES)
 def test_one_input_is_traced(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
     options: dict[str, Any] = {"version": version, "outputs": outputs, **attributes}
-    run = Run(training=op_type == "Dropout", key=jax.random.key(0))
+    run = GraphRun(training=op_type == "Dropout", key=jax.random.key(0))
     found: list[list[Any]] = []
 
     def check(way: str, results: list[Any]) -> None:
@@ -88,6 +88,6 @@ def test_one_input_is_traced(op_type: str, version: int, inputs: list[Any], outp
 def test_a_batch_may_be_empty(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
     batched = BATCHED.get(op_type, (0,))
     empty = [x[:0] if position in batched else x for position, x in enumerate(inputs)]
-    run = Run(training=op_type == "Dropout", key=jax.random.key(0))
+    run = GraphRun(training=op_type == "Dropout", key=jax.random.key(0))
     y = run_node(op_type, empty, "shapes", version=version, outputs=outputs, run=run, **attributes)[0]
     assert 0 in y.shape or not y.shape  # a loss is a mean

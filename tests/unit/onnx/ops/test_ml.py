@@ -12,7 +12,7 @@ from onnx import helper
 from tests.together import each
 from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.values import SequenceValue
 
 F, INT = np.float32, np.int64
@@ -146,7 +146,7 @@ def test_cast_map(values: dict[int, Any], options: dict[str, Any], want: list[An
 
 def test_maps_of_traced_values_stay_in_a_program() -> None:
     graph = node_graph("CastMap", [0], version=1, domain=ML)
-    assert jax.jit(lambda x: run_graph(graph, [{2: x, 1: 2 * x}], Run())[0])(3.0).tolist() == [[6, 3]]
+    assert jax.jit(lambda x: run_graph(graph, [{2: x, 1: 2 * x}], GraphRun())[0])(3.0).tolist() == [[6, 3]]
 
 
 # ---- linear models and support vector machines

@@ -13,7 +13,7 @@ from tests.together import each
 from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node
 from tilestep.onnx import import_onnx
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 ML = "ai.onnx.ml"
@@ -201,7 +201,7 @@ def test_a_tree_ensemble_with_membership(options: dict[str, Any], want: Any) -> 
 def test_a_forest_is_one_loop_of_a_program() -> None:
     options = forest(1, "target", 1, trees=30) | {"n_targets": 1}
     graph = node_graph("TreeEnsembleRegressor", [0], version=1, domain=ML, **options)
-    text = str(jax.make_jaxpr(lambda x: run_graph(graph, [x], Run()))(np.zeros((4, 3), F)))
+    text = str(jax.make_jaxpr(lambda x: run_graph(graph, [x], GraphRun()))(np.zeros((4, 3), F)))
     assert text.count("scan[") + text.count("while[") == 1
 
 

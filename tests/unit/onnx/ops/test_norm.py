@@ -13,7 +13,7 @@ from tests.together import compiled, each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.one_node import prepared, run_node
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 X = values(2, 4, 3, 5)
@@ -82,4 +82,4 @@ def test_equal_numbers_have_a_gradient(op_type: str, attributes: dict[str, Any])
     def check(gradient: Any) -> None:
         assert np.isfinite(gradient).all()
 
-    compiled(jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum()), np.zeros((1, 1, 2, 2), F), check)
+    compiled(jax.grad(lambda x: run_graph(graph, [x], GraphRun())[0].sum()), np.zeros((1, 1, 2, 2), F), check)

@@ -14,7 +14,7 @@ from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.ops.windows import windows
 
 F = np.float32
@@ -100,7 +100,7 @@ def test_a_norm_of_zeros_has_a_gradient(op_type: str, p: int) -> None:
     def check(gradient: Any) -> None:
         assert np.isfinite(gradient).all()
 
-    compiled(jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum()), np.zeros((1, 1, 3), F), check)
+    compiled(jax.grad(lambda x: run_graph(graph, [x], GraphRun())[0].sum()), np.zeros((1, 1, 3), F), check)
 
 
 @each("op_type", ["MaxPool", "AveragePool"])

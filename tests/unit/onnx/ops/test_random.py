@@ -12,14 +12,14 @@ from tests.together import each, one_program
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import check_node, model, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run
+from tilestep.onnx.interpret import GraphRun
 
 F = np.float32
-RUN = Run(key=jax.random.key(7))
+RUN = GraphRun(key=jax.random.key(7))
 MANY = [100, 100]
 
 
-def draw(name: str, inputs: list[Any], way: str = "eager", run: Run = RUN, version: int = 22, **options: Any) -> Any:
+def draw(name: str, inputs: list[Any], way: str = "eager", run: GraphRun = RUN, version: int = 22, **options: Any) -> Any:
     return np.asarray(run_node(name, inputs, way, version=version, run=run, **options)[0])
 
 
@@ -49,7 +49,7 @@ def test_keys_seeds_and_nodes_tell_numbers_apart(way: str) -> None:
     with one_program():
         for seed, key in ((None, 0), (None, 0), (None, 1), (0.0, 0), (0.0, 1), (1.5, 0), (1.5, 1)):
             options = {} if seed is None else {"seed": seed}
-            run = Run(key=jax.random.key(key))
+            run = GraphRun(key=jax.random.key(key))
             check_node(
                 "RandomNormal", [], lambda _, x: found.append(tuple(x[0].tolist())), (way,), version=22, run=run, shape=[4], **options
             )
@@ -67,7 +67,7 @@ def test_shapes_are_not_negative() -> None:
 
 def test_without_a_key_nothing_is_drawn() -> None:
     with pytest.raises(OnnxError, match="draws random numbers: give a key"):
-        draw("RandomNormal", [], run=Run(), shape=[2])
+        draw("RandomNormal", [], run=GraphRun(), shape=[2])
 
 
 X = np.ones((40, 50), F)
@@ -78,8 +78,8 @@ def old(version: int) -> dict[str, Any]:
     return {"consumed_inputs": [0]} if version == 1 else {}
 
 
-def training(seed: int = 0) -> Run:
-    return Run(training=True, key=jax.random.key(seed))
+def training(seed: int = 0) -> GraphRun:
+    return GraphRun(training=True, key=jax.random.key(seed))
 
 
 @each("version", [1, 6])
@@ -90,7 +90,7 @@ def test_a_training_run_trains_whatever_the_file_says(version: int) -> None:
 
 def test_random_numbers_need_a_key() -> None:
     with pytest.raises(OnnxError, match="draws random numbers: give a key"):
-        run_node("Dropout", [X], version=7, run=Run(training=True))
+        run_node("Dropout", [X], version=7, run=GraphRun(training=True))
 
 
 @each("ratio", [-0.1, 1.0])
@@ -100,7 +100,7 @@ def test_a_ratio_has_bounds(ratio: float) -> None:
 
 
 def test_a_ratio_of_zero_draws_nothing() -> None:
-    agrees([X], "Dropout", [X], version=7, ratio=0.0, run=Run(training=True))
+    agrees([X], "Dropout", [X], version=7, ratio=0.0, run=GraphRun(training=True))
 
 
 def test_half_precision_stays() -> None:

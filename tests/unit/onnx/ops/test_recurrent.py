@@ -12,7 +12,7 @@ from tests.together import each, one_program
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import by_onnxruntime, node_graph, run_node
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 TIME, BATCH, INPUTS, HIDDEN = 5, 4, 2, 3
@@ -99,7 +99,7 @@ def test_an_example_without_length_keeps_its_state() -> None:
 
 def test_a_direction_is_one_scan_and_one_product_for_all_inputs() -> None:
     graph = node_graph("LSTM", [0, 0, 0, 0], version=14, outputs=3)
-    text = str(jax.make_jaxpr(lambda *x: run_graph(graph, x, Run()))(*inputs("LSTM", full=False)))
+    text = str(jax.make_jaxpr(lambda *x: run_graph(graph, x, GraphRun()))(*inputs("LSTM", full=False)))
     assert text.count("scan[") == 1
     assert text.count("dot_general[") == 2  # of the inputs, and in the scan of the hidden state
 

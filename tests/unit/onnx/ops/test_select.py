@@ -16,7 +16,7 @@ from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
-from tilestep.onnx.interpret import Run
+from tilestep.onnx.interpret import GraphRun
 
 F = np.float32
 INDEX = np.int64
@@ -29,7 +29,7 @@ def ints(*numbers: int) -> np.ndarray[Any, Any]:
 
 def bounded(name: str, inputs: Sequence[Any], bound: int, *, outputs: int = 1, version: int = 11, **attributes: Any) -> list[Any]:
     """The outputs of a program in which the node has a bound."""
-    run = Run(bounds={"the_node": bound})
+    run = GraphRun(bounds={"the_node": bound})
     return [np.asarray(x).tolist() for x in run_node(name, inputs, "jit", version=version, outputs=outputs, run=run, **attributes)]
 
 
@@ -144,7 +144,7 @@ def test_places_up_to_a_bound_are_filled_with_places_outside() -> None:
     assert bounded("NonZero", [PLACES], 1) == [[[LOWEST], [LOWEST]]]  # more than the bound
 
     def sum_of(x: Any) -> Any:  # Gather reads NaN outside, and Scatter writes nothing
-        there = function_of("NonZero", [x], version=13, run=Run(bounds={"out": 3}))(x)
+        there = function_of("NonZero", [x], version=13, run=GraphRun(bounds={"out": 3}))(x)
         ones = jnp.ones(3, F)
         return function_of("ScatterND", [jnp.zeros((2, 2), F), there.T, ones], version=13)(jnp.zeros((2, 2), F))
 

@@ -11,7 +11,7 @@ import pytest
 from tests.together import each
 from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 RNG = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_what_can_not_be_transformed_is_refused(inputs: list[Any], options: dict
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
 def test_a_transform_has_a_gradient() -> None:
     graph = node_graph("DFT", [0], version=20)
-    energy = jax.grad(lambda x: (run_graph(graph, [x], Run())[0] ** 2).sum())(REAL)
+    energy = jax.grad(lambda x: (run_graph(graph, [x], GraphRun())[0] ** 2).sum())(REAL)
     np.testing.assert_allclose(energy, 2 * 9 * REAL, rtol=1e-4)  # Parseval
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import tilestep.popart.ops  # noqa: F401  # registers all
 from tests.unit.onnx.ops.agree import agrees, slope_agrees
 from tests.unit.onnx.ops.one_node import node_graph, run_node
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 DOMAIN: Final = "ai.graphcore"
 
@@ -22,7 +22,7 @@ def holds(expected: Sequence[Any], op_type: str, inputs: Sequence[Any], *, ways:
 
 
 def outputs(
-    op_type: str, inputs: Sequence[Any], *, way: str = "jit", count: int = 1, run: Run | None = None, **attributes: Any
+    op_type: str, inputs: Sequence[Any], *, way: str = "jit", count: int = 1, run: GraphRun | None = None, **attributes: Any
 ) -> list[Any]:
     """The outputs of one node."""
     return run_node(op_type, inputs, way, version=1, domain=DOMAIN, outputs=count, run=run, **attributes)
@@ -36,7 +36,7 @@ def gradient(
     cotangent: Any = None,
     output: int = 0,
     count: int = 1,
-    run: Run | None = None,
+    run: GraphRun | None = None,
     **attributes: Any,
 ) -> np.ndarray[Any, Any]:
     """The gradient with respect to one input. Args: cotangent: of one output; ones if not given."""
@@ -45,7 +45,7 @@ def gradient(
 
     def forward(x: Any) -> Any:
         arrays = [x if i == position else y for i, y in enumerate(given)]
-        return run_graph(graph, arrays, run or Run())[output]
+        return run_graph(graph, arrays, run or GraphRun())[output]
 
     def pulled(x: Any, seed: Any) -> Any:
         return jax.vjp(forward, x)[1](seed)[0]

@@ -16,7 +16,7 @@ import tilestep.popart.ops  # noqa: F401  # registers all
 from tests.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph, Preparation
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 
@@ -35,12 +35,12 @@ def node_graph(op_type: str, inputs: int, *, version: int, dialect: str = DIALEC
 
 def run(op_type: str, inputs: Sequence[Any], *, version: int = 10, **attributes: Any) -> list[Any]:
     graph = node_graph(op_type, len(inputs), version=version, **attributes)
-    return jax.jit(lambda *arrays: run_graph(graph, arrays, Run()))(*map(jnp.asarray, inputs))
+    return jax.jit(lambda *arrays: run_graph(graph, arrays, GraphRun()))(*map(jnp.asarray, inputs))
 
 
 def gradient(op_type: str, inputs: Sequence[Any], *, version: int = 10, position: int = 0, **attributes: Any) -> np.ndarray[Any, Any]:
     graph = node_graph(op_type, len(inputs), version=version, **attributes)
-    total = lambda *arrays: run_graph(graph, arrays, Run())[0].sum()  # noqa: E731
+    total = lambda *arrays: run_graph(graph, arrays, GraphRun())[0].sum()  # noqa: E731
     return np.asarray(jax.grad(total, argnums=position)(*map(jnp.asarray, inputs)))
 
 
@@ -49,7 +49,7 @@ def test_only_the_dialect_sees_its_operators() -> None:
     with pytest.raises(popart_exception, match="incompatible types FLOAT and FLOAT16"):
         run("Add", [a, b])
     graph = node_graph("Add", 2, version=10, dialect="")
-    assert run_graph(graph, [a, b], Run())[0].shape == (2,)
+    assert run_graph(graph, [a, b], GraphRun())[0].shape == (2,)
 
 
 def test_operands_whose_shapes_do_not_fit() -> None:
@@ -106,7 +106,9 @@ def test_the_odd_one_of_a_transposed_convolutions_padding() -> None:
 def test_nothing_gathered_has_a_gradient_of_zeros() -> None:
     nothing = np.zeros((0, 2), np.int32)
     assert run("Gather", [X, nothing], axis=1)[0].shape == (2, 0, 2, *X.shape[2:])
-    jaxpr = jax.make_jaxpr(lambda x: jax.grad(lambda x: run_graph(node_graph("Gather", 2, version=10), [x, nothing], Run())[0].sum())(x))(X)
+    jaxpr = jax.make_jaxpr(
+        lambda x: jax.grad(lambda x: run_graph(node_graph("Gather", 2, version=10), [x, nothing], GraphRun())[0].sum())(x)
+    )(X)
     assert jaxpr.jaxpr.eqns[-1].primitive.name != "broadcast_in_dim"  # a session takes that for no gradient at all
 
 
@@ -162,7 +164,7 @@ def test_padding_that_is_none_may_be_counted(attributes: dict[str, Any]) -> None
 def test_shapes_that_are_refused(op_type: str, shape: list[int], message: str) -> None:
     graph = node_graph(op_type, 2, version=10)
     with pytest.raises(popart_exception, match=message):
-        run_graph(graph, [X, np.array(shape)], Run())
+        run_graph(graph, [X, np.array(shape)], GraphRun())
 
 
 def test_an_operator_that_nobody_has_is_still_missing() -> None:
@@ -175,16 +177,16 @@ def test_pytorchs_nearest_element(version: int, mode: str, places: list[int]) ->
     x, scales = np.array([[5, 7]], F), np.array([1, 3.0001], F)
     inputs = [x, scales] if version == 10 else [x, np.zeros(0, F), scales]
     graph = node_graph("Resize", len(inputs), version=version, nearest_mode=mode)
-    np.testing.assert_array_equal(run_graph(graph, inputs, Run())[0], x[:, places])
+    np.testing.assert_array_equal(run_graph(graph, inputs, GraphRun())[0], x[:, places])
 
 
 def test_a_resize_takes_scales_or_sizes() -> None:
     graph, x = node_graph("Resize", 4, version=11, mode="linear"), np.array([[0, 2]], F)
     nothing, scales, sizes = np.zeros(0, F), np.array([1, 2], F), np.array([1, 4])
     for given in ([x, nothing, scales, nothing], [x, nothing, nothing, sizes]):
-        np.testing.assert_allclose(run_graph(graph, given, Run())[0], [[0, 0.5, 1.5, 2]])
+        np.testing.assert_allclose(run_graph(graph, given, GraphRun())[0], [[0, 0.5, 1.5, 2]])
     with pytest.raises(popart_exception, match="Resize op has inputs for `sizes` and `scales`"):
-        run_graph(graph, [x, nothing, scales, sizes], Run())
+        run_graph(graph, [x, nothing, scales, sizes], GraphRun())
 
 
 @each("backwards", [0, 1])
@@ -198,7 +200,7 @@ def test_a_scan_keeps_the_scanned_axis(backwards: int) -> None:
     node = helper.make_node("Scan", ["in0", "in1"], ["o", "p"], body=body, num_scan_inputs=1, scan_input_directions=[backwards])
     whole = helper.make_graph([node], "test", [value("in0"), value("in1")], [value("o"), value("p")])
     graph = Preparation(functions={}, left=10, dialect=DIALECT).graph(whole, {"": 10})
-    last, rows = run_graph(graph, [np.array([10], F), np.array([1, 2, 4], F)], Run())
+    last, rows = run_graph(graph, [np.array([10], F), np.array([1, 2, 4], F)], GraphRun())
     np.testing.assert_array_equal(last, [17])
     np.testing.assert_array_equal(rows, [4, 14, 2, 16, 1, 17] if backwards else [1, 11, 2, 13, 4, 17])
 

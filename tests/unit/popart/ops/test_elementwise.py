@@ -9,7 +9,7 @@ import numpy as np
 from tests.together import each
 from tests.unit.onnx.ops.one_node import node_graph
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 X = np.random.default_rng(0).standard_normal((2, 3)).astype(F)
@@ -55,7 +55,7 @@ def test_no_gradient_comes_through(op_type: str) -> None:
 def test_an_updater_becomes_the_variables_next_value() -> None:
     graph = node_graph("CopyVarUpdate", [X, Y], version=1, domain=DOMAIN)
     state: dict[str, Any] = {}
-    (alias,) = run_graph(graph, [X, Y], Run(state=state))
+    (alias,) = run_graph(graph, [X, Y], GraphRun(state=state))
     np.testing.assert_array_equal(alias, Y)
     np.testing.assert_array_equal(state["in0"], Y)
 

@@ -13,7 +13,7 @@ from onnx import helper
 from tests.together import each
 from tests.unit.onnx.ops.one_node import prepared
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.popart.enums import CollectiveOperator
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.collectives import groups_of, replicas
@@ -56,7 +56,7 @@ def test_large_numbers_are_printed_with_an_exponent(capfd: Any) -> None:
 def test_an_abort_fails_the_run(condition: int | None) -> None:
     inputs = [] if condition is None else [np.array([condition], F)]
     graph = prepared([helper.make_node("Abort", [f"in{i}" for i in range(len(inputs))], [], domain=DOMAIN)], ["in0"], [], {DOMAIN: 1})
-    run = jax.jit(lambda x: run_graph(graph, [x], Run()))
+    run = jax.jit(lambda x: run_graph(graph, [x], GraphRun()))
     with pytest.raises(jax.errors.JaxRuntimeError, match="Abort Program") as caught:
         finished(run)
     error = aborted(caught.value)
@@ -72,7 +72,7 @@ def finished(run: Any) -> None:
 
 def test_an_abort_whose_condition_is_0_does_nothing() -> None:
     graph = prepared([helper.make_node("Abort", ["in0"], [], domain=DOMAIN)], ["in0"], [], {DOMAIN: 1})
-    jax.jit(lambda x: run_graph(graph, [x], Run()))(jnp.zeros(1))
+    jax.jit(lambda x: run_graph(graph, [x], GraphRun()))(jnp.zeros(1))
     jax.effects_barrier()
 
 
@@ -85,12 +85,12 @@ def test_a_call_runs_its_graph_with_values_around_it() -> None:
     callee = helper.make_graph(nodes, "callee", [value("a")], [value("b")])
     call = helper.make_node("Call", ["in0"], ["y"], domain=DOMAIN, callee=callee, num_outputs=1)
     graph = prepared([call], ["in0", "outside"], ["y"], {DOMAIN: 1, "": 10})
-    np.testing.assert_array_equal(run_graph(graph, [X, X], Run())[0], X * X)
+    np.testing.assert_array_equal(run_graph(graph, [X, X], GraphRun())[0], X * X)
     wrong = helper.make_node("Call", ["in0", "in0"], ["y"], name="debug", domain=DOMAIN, callee=callee, num_outputs=1)
     with pytest.raises(
         popart_exception, match=r"For CallOp 'debug', number of inputs \(2\) does not match that of the callee subgraph \(1\)"
     ):
-        run_graph(prepared([wrong], ["in0", "outside"], ["y"], {DOMAIN: 1, "": 10}), [X, X], Run())
+        run_graph(prepared([wrong], ["in0", "outside"], ["y"], {DOMAIN: 1, "": 10}), [X, X], GraphRun())
 
 
 def test_a_called_graphs_update_of_a_variable_is_the_callers() -> None:
@@ -98,7 +98,7 @@ def test_a_called_graphs_update_of_a_variable_is_the_callers() -> None:
     callee = helper.make_graph(nodes, "callee", [value("a"), value("b")], [value("c")])
     call = helper.make_node("Call", ["variable", "in0"], ["y"], domain=DOMAIN, callee=callee, num_outputs=1)
     state: dict[str, Any] = {}
-    run_graph(prepared([call], ["variable", "in0"], ["y"], {DOMAIN: 1}), [X, X + 1], Run(state=state))
+    run_graph(prepared([call], ["variable", "in0"], ["y"], {DOMAIN: 1}), [X, X + 1], GraphRun(state=state))
     np.testing.assert_array_equal(state["variable"], X + 1)
 
 
@@ -124,7 +124,7 @@ def test_a_packed_block_runs_its_graph_for_batches_of_sequences(size: int) -> No
         rows = np.zeros((4, 2), F)
         rows[:length] = data[offset : offset + length]
         expected[offset : offset + length] = (rows @ rows.T)[:length]
-    result = jax.jit(lambda d, o, n: run_graph(graph, [d, o, n], Run()))(data, offsets, lengths)[0]
+    result = jax.jit(lambda d, o, n: run_graph(graph, [d, o, n], GraphRun()))(data, offsets, lengths)[0]
     np.testing.assert_allclose(result, expected)
 
 
@@ -141,7 +141,7 @@ def test_replicas_reduce_over_their_axis(operator: str, expected: Any) -> None:
     node = helper.make_node("ReplicatedAllReduce", ["x"], ["y"], domain=DOMAIN, __collectiveOperator=CollectiveOperator[operator].value)
     graph = prepared([node], ["x"], ["y"], {DOMAIN: 1})
     with replicas("replica", 2):
-        result = jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(X)
+        result = jax.vmap(lambda x: run_graph(graph, [x], GraphRun())[0], axis_name="replica")(X)
     np.testing.assert_allclose(result, np.broadcast_to(expected, X.shape), 1e-6)
 
 
@@ -149,7 +149,7 @@ def test_replicas_keep_their_parts() -> None:
     x = np.arange(10, dtype=F).reshape(2, 5)
     graph = prepared([helper.make_node("ReplicatedReduceScatter", ["x"], ["y"], domain=DOMAIN)], ["x"], ["y"], {DOMAIN: 1})
     with replicas("replica", 2):
-        result = jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(x)
+        result = jax.vmap(lambda x: run_graph(graph, [x], GraphRun())[0], axis_name="replica")(x)
     np.testing.assert_allclose(result, [[5, 7, 9], [11, 13, 0]])
 
 
@@ -158,7 +158,7 @@ def over_pairs(op_type: str, x: Any, **attributes: Any) -> Any:
     node = helper.make_node(op_type, ["x"], ["y"], domain=DOMAIN, __collectiveCommGroup=[1, 2], **attributes)
     graph = prepared([node], ["x"], ["y"], {DOMAIN: 1})
     with replicas("replica", 4):
-        return jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(x)
+        return jax.vmap(lambda x: run_graph(graph, [x], GraphRun())[0], axis_name="replica")(x)
 
 
 def test_replicas_scatter_and_gather_within_groups() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.together import each, one_program
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
-from tilestep.onnx.interpret import Run
+from tilestep.onnx.interpret import GraphRun
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops import recurrent
 
@@ -83,7 +83,7 @@ def test_several_convolutions() -> None:
 
 def test_dropout_of_slices() -> None:
     x = np.ones((100, 3), F)
-    run = Run(training=True, key=jax.random.key(0))
+    run = GraphRun(training=True, key=jax.random.key(0))
     y = np.asarray(outputs("ShapedDropout", [x], run=run, shape=[100, 1], ratio=0.25)[0])
     assert {*np.unique(y.round(5))} == {F(0), F(1.33333)}
     assert (y == y[:, :1]).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilestep import popart
-from tilestep.popart.session.plan import Plan, plan_of
+from tilestep.popart.session.plan import SessionPlan, plan_of
 from tilestep.popart.session.recompute import intervals, kept_tensors
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -39,7 +39,9 @@ class Built:
             self.loss = builder.aiGraphcore.l1loss([self.last], 0.1)
         self.proto = builder.getModelProto()
 
-    def plan(self, kind: Kind, *, pipelined: bool = True, explicit: bool = False, ipus: int = 2) -> tuple[Plan, popart.SessionOptions]:
+    def plan(
+        self, kind: Kind, *, pipelined: bool = True, explicit: bool = False, ipus: int = 2
+    ) -> tuple[SessionPlan, popart.SessionOptions]:
         options = popart.SessionOptions()
         options.autoRecomputation = kind
         if pipelined:

@@ -16,7 +16,7 @@ import pytest
 import tilestep
 from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, repeat, while_loop
 from tilestep.train.loop import update_pattern
-from tilestep.train.loop.program_cache import LoopSettings, Span, repeat_loop
+from tilestep.train.loop.program_cache import ChunkSpan, LoopSettings, repeat_loop
 from tilestep.train.loop.update_pattern import UpdatePattern, counters_in
 
 RATE = 0.5
@@ -71,7 +71,7 @@ def program_text(body: Any, carry: Any, steps: int) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
     count = counters_in(jax.tree.structure(carry))[0].count
     kept = repeat_loop(body, LoopSettings(has_infeed=True))
-    program: Any = kept.program(Span(steps=steps, every=count, first=count))
+    program: Any = kept.program(ChunkSpan(steps=steps, every=count, first=count))
     text = str(program.trace(carry, np.ones(steps, np.float32)).jaxpr)
     assert not kept.unsteady
     return text

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.run.program_cache import ProgramCache
 
 WIDTH, CLASSES, ROWS = 6, 3, 4
@@ -68,12 +68,12 @@ def output(params: Any, x: Any, label: Any) -> Any:
 
 
 @contextlib.contextmanager
-def runs_noted() -> Iterator[list[tuple[Compiled, bool]]]:
+def runs_noted() -> Iterator[list[tuple[CompiledPipeline, bool]]]:
     """Inside, the list grows with each run that has a program for each task: (its programs, whether they are started directly)."""
-    runs: list[tuple[Compiled, bool]] = []
+    runs: list[tuple[CompiledPipeline, bool]] = []
     find = ProgramCache.find
 
-    def noted(cache: ProgramCache, *args: Any) -> tuple[Compiled, bool]:
+    def noted(cache: ProgramCache, *args: Any) -> tuple[CompiledPipeline, bool]:
         runs.append(find(cache, *args))
         return runs[-1]
 

@@ -17,10 +17,10 @@ from jax.tree_util import Partial
 
 from tilestep.train.jaxprs import flat_jaxpr, is_variable
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
-PLACEMENT = Placement(devices=(jax.devices()[0],), whole=SingleDeviceSharding(jax.devices()[0]))
+PLACEMENT = StagePlacement(devices=(jax.devices()[0],), whole=SingleDeviceSharding(jax.devices()[0]))
 W, X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8), np.linspace(0, 1, 32, dtype=np.float32).reshape(4, 8)
 
 

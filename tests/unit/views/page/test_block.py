@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import RecordingError
-from tilestep.views.page.block import MOST_EXACT, Block, columns_of, packed
+from tilestep.views.page.block import MOST_EXACT, PageBlock, columns_of, packed
 
 
 def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
@@ -31,13 +31,13 @@ def column(text: str, name: str) -> np.ndarray[Any, Any]:
 
 
 def dtype_of(values: Any) -> tuple[str, bool]:
-    (found,) = unpacked(packed(Block(json=None, columns={"x": np.array(values)})))[0]["columns"]
+    (found,) = unpacked(packed(PageBlock(json=None, columns={"x": np.array(values)})))[0]["columns"]
     return found["dtype"], found["delta"]
 
 
 def test_json_comes_back() -> None:
     value = {"a": [1, 2.5, None, True, "é</script>\u2028"], "b": {}}
-    assert unpacked(packed(Block(json=value)))[0] == {"columns": [], "json": value}
+    assert unpacked(packed(PageBlock(json=value)))[0] == {"columns": [], "json": value}
 
 
 def test_columns_come_back_whatever_lies_between_them() -> None:
@@ -47,7 +47,7 @@ def test_columns_come_back_whatever_lies_between_them() -> None:
             f"column {index}": rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), rng.integers(0, 50))
             for index, bits in enumerate(rng.integers(2, 54, 12))
         }
-        text = packed(Block(json="x" * int(rng.integers(0, 40)), columns=columns))
+        text = packed(PageBlock(json="x" * int(rng.integers(0, 40)), columns=columns))
         for name, values in columns.items():
             assert column(text, name).tolist() == values.tolist(), seed
 
@@ -55,7 +55,7 @@ def test_columns_come_back_whatever_lies_between_them() -> None:
 def test_each_column_is_where_a_typed_array_can_be() -> None:
     for length in range(20):  # of the head
         columns = {"a": np.arange(3), "b": np.array([0.5]), "c": np.array([2**40]), "d": np.array([], int)}
-        head, whole = unpacked(packed(Block(json="x" * length, columns=columns)))
+        head, whole = unpacked(packed(PageBlock(json="x" * length, columns=columns)))
         assert [each["offset"] % 8 for each in head["columns"]] == [0] * 4
         assert all(each["offset"] + each["size"] * int(each["dtype"][1]) <= len(whole) for each in head["columns"])
 
@@ -80,7 +80,7 @@ def test_whole_numbers_are_as_narrow_as_they_can_be() -> None:
 @pytest.mark.parametrize("value", [MOST_EXACT + 1, -MOST_EXACT - 1, 2**63 - 1, -(2**63)])
 def test_a_number_that_javascript_would_round_is_an_error(value: int) -> None:
     with pytest.raises(RecordingError, match=rf"column 'cycles' has {value:,}: a page holds whole numbers up to 2\*\*53"):
-        packed(Block(json={}, columns={"cycles": np.array([0, value])}))
+        packed(PageBlock(json={}, columns={"cycles": np.array([0, value])}))
 
 
 def test_columns_of_rows_are_exact_or_said_to_be_rounded() -> None:
@@ -93,15 +93,15 @@ def test_columns_of_rows_are_exact_or_said_to_be_rounded() -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    assert unpacked(packed(Block(json=["\ud800x"])))[0]["json"] == ["?x"]
+    assert unpacked(packed(PageBlock(json=["\ud800x"])))[0]["json"] == ["?x"]
 
 
 def test_equal_blocks_give_equal_pages() -> None:
-    block = Block(json={"x": 1}, columns={"a": np.arange(100)})
+    block = PageBlock(json={"x": 1}, columns={"a": np.arange(100)})
     assert packed(block) == packed(block)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_figure_that_is_no_number_is_an_error_of_the_recording(value: float) -> None:
     with pytest.raises(RecordingError, match="a figure that is infinite or no number"):
-        packed(Block(json={"share": value}))
+        packed(PageBlock(json={"share": value}))

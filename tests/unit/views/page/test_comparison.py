@@ -11,14 +11,14 @@ from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report
 from tilestep.recording.container import Builder
-from tilestep.views.page.block import Block, packed
+from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import comparison as section
 from tilestep.views.page.sections.comparison import ORIGINS, comparison
 
 FIGURES = ("runs", "cycles", "cycles_per_run", "load_cycles", "peak_tile_bytes", "flops_per_run")
 
 
-def block_of(a: Report, b: Report) -> Block:
+def block_of(a: Report, b: Report) -> PageBlock:
     found = comparison(a, b)
     assert found is not None
     packed(found)

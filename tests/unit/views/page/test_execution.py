@@ -20,13 +20,13 @@ from tilestep.figures.reader.spans import WAIT, Span
 from tilestep.plan.steps import Counts
 from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS, TABLES
-from tilestep.views.page.block import Block, packed
+from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections.execution import run_spans, waits
 from tilestep.views.page.sections.execution import section as package
 from tilestep.views.page.sections.execution.section import ORIGINS, execution
 
 
-def block_of(report: Report, **bounds: int) -> Block:
+def block_of(report: Report, **bounds: int) -> PageBlock:
     found = execution(report, **bounds)
     assert found is not None
     assert packed(found)
@@ -36,7 +36,7 @@ def block_of(report: Report, **bounds: int) -> Block:
 class Shown:
     """A block as the page's JavaScript reads it."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: PageBlock) -> None:
         self.json: Any = block.json
         self.columns = block.columns
         self.lane: list[int] = []

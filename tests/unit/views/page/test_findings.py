@@ -15,13 +15,13 @@ from tilestep.advice.finding import ASIDE
 from tilestep.figures.reader import Report
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.assets import asset
-from tilestep.views.page.block import Block, packed
+from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections.findings import ORIGINS, findings
 
 LINE = Line(file="/home/me/train.py", number=9)
 
 
-def block_of(profile: object) -> Block:
+def block_of(profile: object) -> PageBlock:
     """The block of a recording whose profile is this document."""
     found = findings(Report(journaled(two_stages(), profile=profile)))
     assert found is not None

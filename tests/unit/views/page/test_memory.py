@@ -13,18 +13,18 @@ from tilestep.figures.reader import Report
 from tilestep.plan import Branch, Series
 from tilestep.recording.container import Builder, parse_recording, recording_bytes
 from tilestep.recording.schema import CATEGORIES
-from tilestep.views.page.block import Block, packed
+from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import memory as section
 from tilestep.views.page.sections.memory import ORIGINS, loops, memory
 
 
-def block_of(report: Report) -> Block:
+def block_of(report: Report) -> PageBlock:
     found = memory(report)
     assert found is not None
     return found
 
 
-def only(block: Block) -> dict[str, Any]:
+def only(block: PageBlock) -> dict[str, Any]:
     (program,) = block.json["programs"]
     return program
 

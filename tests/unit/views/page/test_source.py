@@ -16,14 +16,14 @@ from tilestep.figures.reader import Report
 from tilestep.figures.rows import step_rows
 from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.sections import source as section
 from tilestep.views.page.sections.source import COLUMNS, source
 
 PUT, WAIT, READ, DISPATCH = (CALLS.index(kind) for kind in ("put", "wait", "read", "dispatch"))
 
 
-def block_of(report: Report) -> Block:
+def block_of(report: Report) -> PageBlock:
     """The block, which there is."""
     found = source(report)
     assert found is not None
@@ -54,7 +54,7 @@ def kept() -> Tables:
     return recorded(run_of(called, runs=2), [called])
 
 
-def lines(block: Block) -> dict[str, dict[str, Any]]:
+def lines(block: PageBlock) -> dict[str, dict[str, Any]]:
     """'train.py:3' -> what it costs."""
     rows = zip(*(block.columns[name].tolist() for name in COLUMNS), strict=True)
     made = [dict(zip(COLUMNS, row, strict=True)) for row in rows]

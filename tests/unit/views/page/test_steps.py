@@ -18,7 +18,7 @@ from tilestep.machine.catalog import named_machine
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
 from tilestep.recording.container import Builder
-from tilestep.views.page.block import Block, columns_of
+from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections import steps as section
 from tilestep.views.page.sections.roofs import (
     FLOAT,
@@ -33,14 +33,14 @@ from tilestep.views.page.sections.roofs import (
 from tilestep.views.page.sections.steps import ARM, BRANCH, COLLECTIVE, HOST_CALL, LOOP, ROOT, SUPERSTEP, steps
 
 
-def block_of(report: Report) -> Block:
+def block_of(report: Report) -> PageBlock:
     """The block, which there is."""
     found = steps(report)
     assert found is not None
     return found
 
 
-def rows(block: Block, prefix: str) -> list[dict[str, Any]]:
+def rows(block: PageBlock, prefix: str) -> list[dict[str, Any]]:
     """Nodes or leaves, with texts for their numbers."""
     columns = {name.removeprefix(f"{prefix}_"): column.tolist() for name, column in block.columns.items() if name.startswith(f"{prefix}_")}
     made: list[dict[str, Any]] = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -50,7 +50,7 @@ def rows(block: Block, prefix: str) -> list[dict[str, Any]]:
     return made
 
 
-def line_of(block: Block, number: int) -> str:
+def line_of(block: PageBlock, number: int) -> str:
     """'train.py:3'; '' for none."""
     if number < 0:
         return ""

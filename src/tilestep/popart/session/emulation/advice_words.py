@@ -22,7 +22,7 @@ from tilestep.figures.records import Figures
 from tilestep.figures.scopes import parts_of, short_scope
 from tilestep.plan.steps import Program, Result
 from tilestep.popart.enums import AnchorReturnTypeId
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.recording.edits.reads import leaving_seldom
 from tilestep.recording.edits.script import Change, Script, with_changed
 from tilestep.recording.source_lines import source_text
@@ -50,7 +50,7 @@ class Returned:
     replicas: int = 1
 
 
-def returned_of(plan: Plan, *, rows: int) -> tuple[Returned, ...]:
+def returned_of(plan: SessionPlan, *, rows: int) -> tuple[Returned, ...]:
     """The anchors of a session with AnchorReturnType "All". Args: rows: microbatches that its program runs for."""
     found: list[Returned] = []
     for anchor in () if plan.synthetic else plan.anchors:

@@ -15,7 +15,7 @@ from tilestep.machine import changed_machine
 from tilestep.machine.spec import MachineSpec
 from tilestep.onnx.demand import draws
 from tilestep.onnx.graph import Graph, Node, reads
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.values import is_known
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.planning import plan_for
@@ -177,7 +177,7 @@ class _Single:
             initializers=known,
             outer=frozenset(),
         )
-        self._run = Run(training=graph.training, around=around(graph.tuning, {}) if graph.tuning else None)
+        self._run = GraphRun(training=graph.training, around=around(graph.tuning, {}) if graph.tuning else None)
         self._draws = draws(self._graph)
         self._slopes = [name for name in self._inputs if name in differentiable]
         key = jax.eval_shape(lambda: jax.random.key(0))

@@ -23,7 +23,7 @@ from tilestep.popart.options.option_support import implicit_pipeline, replicas_o
 from tilestep.popart.options.tensor_locations import LOCATIONS, Subject, location_of
 from tilestep.popart.session.emulation.advice_words import Returned, returned_of
 from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline
@@ -167,7 +167,7 @@ def one_by_one(ipus: Sequence[int], microbatches: int, *, training: bool) -> Sch
     return sequential(len(ipus), microbatches, training=training, device_mapping=ipus, strict=False)
 
 
-def emulated_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> EmulatedProgram:
+def emulated_program(plan: SessionPlan, options: SessionOptions, optimizer: Optimizer | None) -> EmulatedProgram:
     """What a session runs on its machine. Args: optimizer: None in inference."""
     loss = plan.loss
     replicas = replicas_of(options)
@@ -216,7 +216,7 @@ def _rules(optimizer: Optimizer, context: UpdateContext) -> RuleOf:
     return rule_of
 
 
-def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], EmulatedProgram] | None:
+def _recomputed(plan: SessionPlan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], EmulatedProgram] | None:
     """Gives the session as RecomputationType.Pipeline makes it. None where it is on, or there is no pipeline of its kind."""
     if plan.staging.kind != "pipelined" or not implicit_pipeline(options) or options.autoRecomputation is RecomputationType.Pipeline:
         return None
@@ -229,7 +229,7 @@ def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None
     return program
 
 
-def _forward(program: EmulatedProgram, plan: Plan, options: SessionOptions) -> EmulatedProgram:
+def _forward(program: EmulatedProgram, plan: SessionPlan, options: SessionOptions) -> EmulatedProgram:
     """The forward part of a training session, for all microbatches of a call. What gradients and updates change does not leave with it."""
     watch = {key: how for key, how in program.stages.watch.items() if isinstance(key, str)}
     return replace(
@@ -242,18 +242,18 @@ def _forward(program: EmulatedProgram, plan: Plan, options: SessionOptions) -> E
     )
 
 
-def _loss_scale(plan: Plan) -> float:
+def _loss_scale(plan: SessionPlan) -> float:
     assert plan.rule is not None  # in training
     params: dict[str, Any] = {name: plan.graph.variables[name] for name in plan.names.trained}
     return float(plan.rule.loss_scale(plan.rule.init(params)))
 
 
-def _used(plan: Plan) -> tuple[int, ...]:
+def _used(plan: SessionPlan) -> tuple[int, ...]:
     """The IPUs of a replica that have a stage."""
     return tuple(sorted({stage.ipu for stage in plan.staging.stages}))
 
 
-def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
+def _schedule(plan: SessionPlan, *, training: bool) -> tuple[Schedule, int]:
     """(the schedule of one run of the pipeline, runs of a call of the session)."""
     used = _used(plan)
     ipus = [used.index(stage.ipu) for stage in plan.staging.stages]
@@ -281,7 +281,7 @@ def _require_listed(name: str, count: int, stages: int) -> None:
         )
 
 
-def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
+def _arguments(options: SessionOptions, plan: SessionPlan, replicas: int, *, training: bool) -> Mapping[str, Any]:
     offload = _offload(options, plan)
     if not training:
         return {"offload_optimizer_state": offload and {"parameters": offload["parameters"]}}
@@ -296,7 +296,7 @@ def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: 
     return arguments
 
 
-def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any] | Literal[False]:
+def _offload(options: SessionOptions, plan: SessionPlan) -> Mapping[str, Any] | Literal[False]:
     """Which arrays are in streaming memory, for `Pipeline(offload_optimizer_state=)`."""
     if not any(getattr(options, name).location.storage is TensorStorage.OffChip for name in LOCATIONS.values()) and not (
         options.tensorLocationSettingsOverride

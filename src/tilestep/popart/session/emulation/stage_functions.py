@@ -15,7 +15,7 @@ from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.session.graph import Mark, SessionGraph, Values
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.recompute import Policy, Segments
 from tilestep.popart.session.replication import AXIS
 from tilestep.popart.session.staging import SessionStage, Staging
@@ -94,7 +94,7 @@ class Watch:
     marks: tuple[frozenset[str], ...]
 
 
-def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
+def watch_of(plan: SessionPlan, relays: Relays, made: Mapping[str, int]) -> Watch:
     """What a pipeline watches for a session's anchors.
 
     A tensor is watched in the stage that makes it, and an input in the first. An array of the optimiser's state leaves as its weight would,
@@ -207,7 +207,7 @@ class StageFunctions:
 
 
 def stage_functions(
-    plan: Plan, loss: str | None, *, loss_scale: float = 1.0, policies: Mapping[int, Policy] | None = None
+    plan: SessionPlan, loss: str | None, *, loss_scale: float = 1.0, policies: Mapping[int, Policy] | None = None
 ) -> StageFunctions:
     """The stages of a session.
 

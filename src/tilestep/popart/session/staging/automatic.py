@@ -18,7 +18,7 @@ import numpy as np
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.staging.placement import Operator
+from tilestep.popart.session.staging.placement import PlacedOperator
 
 _KEEP_NOTHING: Final = frozenset(
     {
@@ -37,7 +37,7 @@ _KEEP_BOTH: Final = frozenset(
 )
 
 
-def cost_of(operator: Operator, graph: SessionGraph, analysis: Analysis, *, training: bool, weight: float = 1.0) -> float:
+def cost_of(operator: PlacedOperator, graph: SessionGraph, analysis: Analysis, *, training: bool, weight: float = 1.0) -> float:
     """Bytes of an operator.
 
     Args:
@@ -54,7 +54,7 @@ def cost_of(operator: Operator, graph: SessionGraph, analysis: Analysis, *, trai
     return total
 
 
-def _kept(operator: Operator, inputs: list[str]) -> list[str]:
+def _kept(operator: PlacedOperator, inputs: list[str]) -> list[str]:
     """Tensors that the gradient of an operator reads."""
     kind, results = operator.node.op_type, [name for name in operator.node.outputs if name]
     if kind in _KEEP_NOTHING:
@@ -102,7 +102,7 @@ class _Chain:
 
 
 def automatic_ipus(
-    operators: Sequence[Operator], inputs: Sequence[str], costs: Mapping[int, float], num_ipus: int, ratios: Sequence[float]
+    operators: Sequence[PlacedOperator], inputs: Sequence[str], costs: Mapping[int, float], num_ipus: int, ratios: Sequence[float]
 ) -> dict[int, int]:
     """Position of a node -> its IPU.
 
@@ -142,7 +142,7 @@ def _checked(ratios: Sequence[float], num_ipus: int) -> Sequence[float]:
     return ratios
 
 
-def _chains(operators: Sequence[Operator], inputs: Sequence[str], costs: Mapping[int, float]) -> tuple[list[_Chain], dict[int, int]]:
+def _chains(operators: Sequence[PlacedOperator], inputs: Sequence[str], costs: Mapping[int, float]) -> tuple[list[_Chain], dict[int, int]]:
     """(the chains, position of a node -> its chain)."""
     readers: dict[str, list[int]] = {}
     for operator in operators:

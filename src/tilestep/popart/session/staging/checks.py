@@ -15,7 +15,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, replicas_of
 from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.staging.placement import Operator, makers_of, named
+from tilestep.popart.session.staging.placement import PlacedOperator, makers_of, named
 from tilestep.popart.session.staging.stages import Staging
 
 _CALL: Final = "Call"
@@ -33,7 +33,7 @@ def ipus_of_replica(options: SessionOptions, num_ipus: int) -> int:
     return num_ipus // replicas
 
 
-def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode) -> None:
+def require_all_or_no_ipus(operators: Sequence[PlacedOperator], mode: VirtualGraphMode) -> None:
     """Raises: popart_exception if some operators have a virtual graph and others have none, or if none has one in mode Manual."""
     stated = [(each.name, each.place.ipu) for operator in operators for each in (operator, *operator.inner)]
     counts = Counter(ipu for _, ipu in stated if ipu is not None)
@@ -51,7 +51,7 @@ def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode
         )
 
 
-def require_called(operators: Sequence[Operator]) -> None:
+def require_called(operators: Sequence[PlacedOperator]) -> None:
     """Raises: popart_exception if a Call of a pipeline is on another IPU than an operator that it calls."""
     for operator in operators:
         for inner in operator.inner if operator.node.op_type == _CALL else ():
@@ -66,7 +66,7 @@ def require_called(operators: Sequence[Operator]) -> None:
                 )
 
 
-def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor], num_ipus: int) -> None:
+def require_pipeline(operators: Sequence[PlacedOperator], options: SessionOptions, anchors: Sequence[Anchor], num_ipus: int) -> None:
     """Raises: popart_exception for options that do not go with a pipeline, and if only some operators have a pipeline stage.
 
     Args: num_ipus: of a replica.
@@ -103,12 +103,12 @@ def _require_explicit(options: SessionOptions, anchors: Sequence[Anchor]) -> Non
             )
 
 
-def require_one_ipu_each(operators: Sequence[Operator], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]) -> None:
+def require_one_ipu_each(operators: Sequence[PlacedOperator], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]) -> None:
     """Raises: popart_exception if a pipeline stage is on two virtual graphs, or has a negative number.
 
     Args: stage_of, ipu_of: position of a node -> its pipeline stage, its IPU.
     """
-    stages: dict[int, list[Operator]] = {}
+    stages: dict[int, list[PlacedOperator]] = {}
     for operator in operators:
         stages.setdefault(stage_of[operator.position], []).append(operator)
     for stage, members in sorted(stages.items()):
@@ -122,7 +122,7 @@ def require_one_ipu_each(operators: Sequence[Operator], stage_of: Mapping[int, i
             )
 
 
-def require_order(makers: Mapping[str, Operator], operators: Sequence[Operator], stage_of: Mapping[int, int]) -> None:
+def require_order(makers: Mapping[str, PlacedOperator], operators: Sequence[PlacedOperator], stage_of: Mapping[int, int]) -> None:
     """Raises: popart_exception if a tensor is read in an earlier pipeline stage than it is made.
 
     Args:
@@ -140,9 +140,9 @@ def require_order(makers: Mapping[str, Operator], operators: Sequence[Operator],
                 )
 
 
-def require_variables_in_place(operators: Sequence[Operator], variables: frozenset[str], ipu_of: Mapping[int, int]) -> None:
+def require_variables_in_place(operators: Sequence[PlacedOperator], variables: frozenset[str], ipu_of: Mapping[int, int]) -> None:
     """Raises: popart_exception if a variable is read on two IPUs of a pipeline, which would need copies of what each step changes."""
-    homes: dict[str, Operator] = {}
+    homes: dict[str, PlacedOperator] = {}
     for operator in operators:
         for name in operator.reads:
             if name in variables:
@@ -168,7 +168,7 @@ def require_depth(options: SessionOptions, batches: int, num_stages: int) -> Non
 
 
 def require_one_recomputation_each(
-    operators: Sequence[Operator], backward: Collection[int], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]
+    operators: Sequence[PlacedOperator], backward: Collection[int], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]
 ) -> None:
     """Raises: popart_exception if a tensor would be computed again twice: for the backward pass of its stage, and for a later stage.
 
@@ -180,7 +180,7 @@ def require_one_recomputation_each(
         stage_of, ipu_of: position of a node -> its pipeline stage, its IPU.
     """
     makers = {name: operator.position for operator in operators for name in operator.node.outputs if name}
-    readers: dict[str, list[Operator]] = {}
+    readers: dict[str, list[PlacedOperator]] = {}
     for operator in operators:
         for name in operator.reads:
             readers.setdefault(name, []).append(operator)

@@ -47,7 +47,7 @@ class Inner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operator:
+class PlacedOperator:
     """An operator that a device runs.
 
     Attributes:
@@ -74,14 +74,14 @@ class Operator:
         return tuple(dict.fromkeys(reads(self.node)))
 
 
-def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset[str]) -> list[Operator]:
+def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset[str]) -> list[PlacedOperator]:
     """The operators that a device runs, in the graph's order: those whose results are not known before.
 
     Args: constant: variables that do not change, so that what is made of them alone is known, too.
     """
     protos = {name: node for node in graph.proto.graph.node for name in node.output if name}
     fixed = {*analysis.values, *constant}
-    found: list[Operator] = []
+    found: list[PlacedOperator] = []
     for position, node in enumerate(graph.graph.nodes):
         made = [name for name in node.outputs if name]
         if made and (fixed.issuperset(made) or _is_folded(node, fixed)):
@@ -91,16 +91,16 @@ def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset
         if proto is None and not made:
             proto = node.proto
         if proto is None:
-            found.append(Operator(position=position, node=node, place=Place(), added=True))
+            found.append(PlacedOperator(position=position, node=node, place=Place(), added=True))
         else:
-            found.append(Operator(position=position, node=node, place=place_of(proto), inner=tuple(_inner(proto))))
+            found.append(PlacedOperator(position=position, node=node, place=place_of(proto), inner=tuple(_inner(proto))))
     return _with_added(found)
 
 
-def _with_added(operators: Sequence[Operator]) -> list[Operator]:
+def _with_added(operators: Sequence[PlacedOperator]) -> list[PlacedOperator]:
     """Gives the operators that stand in no model the places of those that read their results."""
     places: dict[str, Place] = {}  # of the first reader of a tensor
-    found: list[Operator] = []
+    found: list[PlacedOperator] = []
     for operator in reversed(operators):
         if operator.added:
             readers = [places[name] for name in operator.node.outputs if name in places]

@@ -15,14 +15,14 @@ from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import checks
 from tilestep.popart.session.staging.automatic import automatic_ipus, cost_of
-from tilestep.popart.session.staging.placement import Home, Operator, makers_of, operators_of, runs, split
+from tilestep.popart.session.staging.placement import Home, PlacedOperator, makers_of, operators_of, runs, split
 from tilestep.popart.session.staging.stages import Kind, Staging
 
 
 def pipeline_homes(
     graph: SessionGraph,
     analysis: Analysis,
-    operators: Sequence[Operator],
+    operators: Sequence[PlacedOperator],
     ipu_of: Mapping[int, int],
     options: SessionOptions,
     *,
@@ -83,7 +83,7 @@ def _merged(ipus: Mapping[int, int]) -> dict[int, int]:
     return found
 
 
-def _backward(operators: Sequence[Operator], analysis: Analysis, stage_of: Mapping[int, int], wanted: Collection[str]) -> set[int]:
+def _backward(operators: Sequence[PlacedOperator], analysis: Analysis, stage_of: Mapping[int, int], wanted: Collection[str]) -> set[int]:
     """Forward stages with operators through which gradients go on to something wanted. Args: wanted: tensors whose gradients are."""
     leading = set(wanted)
     stages: set[int] = set()
@@ -97,7 +97,7 @@ def _backward(operators: Sequence[Operator], analysis: Analysis, stage_of: Mappi
     return stages
 
 
-def phases_of(operators: Sequence[Operator], costs: Mapping[int, float], num_phases: int) -> dict[int, int]:
+def phases_of(operators: Sequence[PlacedOperator], costs: Mapping[int, float], num_phases: int) -> dict[int, int]:
     """Position of a node -> its phase. One without a phase gets one by its weights; none runs before what it reads.
 
     Args:
@@ -124,7 +124,7 @@ def phases_of(operators: Sequence[Operator], costs: Mapping[int, float], num_pha
     return found
 
 
-def phase_ipus(operators: Sequence[Operator], phase_of: Mapping[int, int], num_stages: int) -> dict[int, int]:
+def phase_ipus(operators: Sequence[PlacedOperator], phase_of: Mapping[int, int], num_stages: int) -> dict[int, int]:
     """Position of a node -> its IPU. Raises: popart_exception for one on an IPU that has no turn in its phase."""
     found: dict[int, int] = {}
     for operator in operators:
@@ -211,7 +211,9 @@ def _gradients(anchors: Sequence[Anchor]) -> list[str]:
     return [anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)]
 
 
-def _phases(graph: SessionGraph, analysis: Analysis, operators: Sequence[Operator], options: SessionOptions) -> Mapping[int, int] | None:
+def _phases(
+    graph: SessionGraph, analysis: Analysis, operators: Sequence[PlacedOperator], options: SessionOptions
+) -> Mapping[int, int] | None:
     """Position of a node -> its phase; None without phases."""
     if not phased(options):
         return None
@@ -222,7 +224,7 @@ def _phases(graph: SessionGraph, analysis: Analysis, operators: Sequence[Operato
 def _ipus(
     graph: SessionGraph,
     analysis: Analysis,
-    operators: Sequence[Operator],
+    operators: Sequence[PlacedOperator],
     options: SessionOptions,
     phase_of: Mapping[int, int] | None,
     num_ipus: int,

@@ -19,7 +19,7 @@ from tilestep.popart.session.graph import SessionGraph, Values, marking
 from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
 _Call = Callable[[Values, Values, Values, Any], tuple[Values, Values, Values]]
@@ -99,7 +99,7 @@ class StaleWeights:
         self._trained, self._policies = frozenset(trained), policies or {}
         self.versions = Versions(staging, trained)
         device = jax.devices("cpu")[0]
-        self._placement = Placement(devices=(device,), whole=SingleDeviceSharding(device))  # nothing is placed: stages are traced only
+        self._placement = StagePlacement(devices=(device,), whole=SingleDeviceSharding(device))  # nothing is placed: stages are traced only
 
     def differentiated(
         self, rings: Rings, variables: Values, inputs: Values, key: Any, seed: Callable[[Any], Any], asked: Asked

@@ -16,7 +16,7 @@ import jax
 from tilestep.train.jax_private.compiled_call import direct
 from tilestep.train.offload import sharding_on_device
 from tilestep.train.pipeline.compile.heap import give_back
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Program, Programs, Stage
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.untyped import Pytree, Spec
@@ -56,7 +56,7 @@ class _Call(NamedTuple):
     specs: tuple[Pytree, ...]
 
 
-def compile_all(compiled: Compiled, functions: Sequence[Function], states: Sequence[Pytree], report: Report | None) -> Executables:
+def compile_all(compiled: CompiledPipeline, functions: Sequence[Function], states: Sequence[Pytree], report: Report | None) -> Executables:
     """Compiles every program whose arguments' devices are known, several at once. JAX finds them when they are first called.
 
     The host's memory that compiling has taken for itself goes back before the first run takes its own.
@@ -113,7 +113,7 @@ def _submitted(pool: ThreadPoolExecutor, job: Callable[[], Any]) -> Future[Any]:
         return done
 
 
-def started_directly(compiled: Compiled, executables: Executables, states: Sequence[Pytree]) -> Compiled:
+def started_directly(compiled: CompiledPipeline, executables: Executables, states: Sequence[Pytree]) -> CompiledPipeline:
     """The same programs of tasks, started without JAX's search for them (jax_private/compiled_call.py), where that is possible.
 
     It is not where an optimiser's state changes its shapes or dtypes, because the next update is another program then, nor where a stage
@@ -156,7 +156,7 @@ def _exact_specs(tree: Pytree) -> tuple[Any, list[tuple[Any, ...]]]:
     return structure, [(leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves]
 
 
-def _calls(compiled: Compiled, states: Sequence[Pytree]) -> Iterator[_Call]:
+def _calls(compiled: CompiledPipeline, states: Sequence[Pytree]) -> Iterator[_Call]:
     """All programs whose arguments are known."""
     for stage, programs in zip(compiled.traced.stages, compiled.programs, strict=True):
         if stage.placement.is_mesh or not stage.placement.is_local:  # on a mesh JAX decides where results are
@@ -164,7 +164,7 @@ def _calls(compiled: Compiled, states: Sequence[Pytree]) -> Iterator[_Call]:
         yield from _calls_of_stage(compiled, stage, programs, states[stage.number])
 
 
-def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state: Pytree) -> Iterator[_Call]:
+def _calls_of_stage(compiled: CompiledPipeline, stage: Stage, programs: Programs, state: Pytree) -> Iterator[_Call]:
     number, placement = stage.number, stage.placement
     params: list[Spec] = [
         _jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)
@@ -222,7 +222,7 @@ def _on_stage(stage: Stage, spec: Spec) -> jax.ShapeDtypeStruct:
 
 
 def _update_specs(
-    compiled: Compiled, number: int, params: Sequence[Spec], accumulators: Sequence[Spec], state: Pytree
+    compiled: CompiledPipeline, number: int, params: Sequence[Spec], accumulators: Sequence[Spec], state: Pytree
 ) -> tuple[Pytree, ...]:
     stage, update = compiled.traced.stages[number], compiled.updates[number]
     outputs = _jax.tree.leaves(compiled.traced.stages[-1].outputs)

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 
 from tilestep.train.jaxprs import computed, is_variable, needed, read_by, spec_of
 from tilestep.train.offload import on_device
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.planned import planned
 from tilestep.train.replicas.groups import Division
 from tilestep.train.replicas.replicas import Replicas
@@ -32,7 +32,7 @@ Home = int | None  # a stage, TOGETHER, or None: constants have none
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class JointPart:
     """What is computed at one place, from what is there and what comes."""
 
     home: Home
@@ -67,7 +67,7 @@ class Forms:
         form = tuple(atom.aval.shape), atom.aval.dtype, self.shape(atom) is not None, self.is_away(atom)
         return (*form, is_taken) if home == TOGETHER and (form[2] or form[3]) else form
 
-    def concern(self, part: Part) -> bool:
+    def concern(self, part: JointPart) -> bool:
         """Whether one of a part's values is such a one."""
         return any(self.shape(atom) is not None or self.is_away(atom) for atom in (*part.takes, *part.makes))
 
@@ -75,22 +75,22 @@ class Forms:
 NO_FORMS: Final = Forms(divided={}, away=frozenset())
 
 
-def part_for(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> Part:
+def part_for(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> JointPart:
     """A part that computes `outputs` by those of the equations that they need."""
     return part_of(needed(equations, outputs), outputs, home)
 
 
-def part_of(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> Part:
+def part_of(equations: Sequence[JaxprEqn], outputs: Sequence[Atom], home: Home) -> JointPart:
     """A part that computes `outputs` by all of these equations."""
     takes = tuple(read_by(equations, outputs))
 
     def run(values: list[jax.Array]) -> list[jax.Array]:
         return computed(equations, dict(zip(takes, values, strict=True)), outputs)
 
-    return Part(home=home, takes=takes, makes=tuple(outputs), compute=run)
+    return JointPart(home=home, takes=takes, makes=tuple(outputs), compute=run)
 
 
-def giving_up(parts: Sequence[Part], jaxpr: Jaxpr, given: Sequence[Atom], held: Sequence[Atom], forms: Forms) -> Iterator[Part]:
+def giving_up(parts: Sequence[JointPart], jaxpr: Jaxpr, given: Sequence[Atom], held: Sequence[Atom], forms: Forms) -> Iterator[JointPart]:
     """The parts, each of which donates what is read for the last time and has the form of something that it makes.
 
     Args: given: variables that the caller gives up. held: variables that others have, too.
@@ -110,7 +110,7 @@ def giving_up(parts: Sequence[Part], jaxpr: Jaxpr, given: Sequence[Atom], held: 
         yield replace(part, donated=tuple(sorted(donated)), spent=tuple(spent))
 
 
-def compiled(part: Part, placement: Placement, forms: Forms, *, is_first: bool = False) -> Part:
+def compiled(part: JointPart, placement: StagePlacement, forms: Forms, *, is_first: bool = False) -> JointPart:
     """The part with its program. Args: is_first: whether it makes the first state, which may depend on no array that is there."""
     compute = part.compute
     if forms.concern(part):
@@ -127,7 +127,7 @@ def compiled(part: Part, placement: Placement, forms: Forms, *, is_first: bool =
     return replace(part, program=program)
 
 
-def _on_replicas(part: Part, replicas: Replicas, forms: Forms) -> Callable[[list[Any]], list[Any]]:
+def _on_replicas(part: JointPart, replicas: Replicas, forms: Forms) -> Callable[[list[Any]], list[Any]]:
     compute = _computed_there(part, replicas.axis, forms)
 
     def specs(atoms: Sequence[Atom]) -> list[PartitionSpec]:
@@ -138,7 +138,7 @@ def _on_replicas(part: Part, replicas: Replicas, forms: Forms) -> Callable[[list
     return lambda values: mapped(values)
 
 
-def _computed_there(part: Part, axis: str | None, forms: Forms) -> Callable[[list[Any]], list[Any]]:
+def _computed_there(part: JointPart, axis: str | None, forms: Forms) -> Callable[[list[Any]], list[Any]]:
     """What a part computes on one replica. Args: axis: of replicas; None: there is one."""
     is_together = part.home == TOGETHER
 

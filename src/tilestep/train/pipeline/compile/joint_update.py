@@ -26,7 +26,7 @@ from tilestep.train.pipeline.compile.joint_part import (
     TOGETHER,
     Forms,
     Home,
-    Part,
+    JointPart,
     compiled,
     giving_up,
     homes_of,
@@ -37,7 +37,7 @@ from tilestep.train.pipeline.compile.joint_part import (
 )
 from tilestep.train.pipeline.compile.packing import Packing
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.processes.remote import Put, put_local, remote_array
 from tilestep.train.replicas.collectives import reduced_gradients
@@ -78,9 +78,9 @@ class Joint:
         # The update's equations, over gradients, parameters, state and outputs of the last stage.
         self.flow = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
-        self._parts: tuple[Part, ...] | None = None
+        self._parts: tuple[JointPart, ...] | None = None
         self._divided: dict[int, tuple[int, ...]] = {}  # of the state's leaves: the shapes of those that replicas divide among them
-        self._programs: dict[frozenset[int], tuple[tuple[Part, ...], Forms]] = {}  # by what is in the host's memory
+        self._programs: dict[frozenset[int], tuple[tuple[JointPart, ...], Forms]] = {}  # by what is in the host's memory
         self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
         stay = not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators"))  # on the device
         self._in_place = [_alone_in(*of_stage) if stay else 0 for of_stage in zip(stages, trained, packings, strict=False)]
@@ -142,7 +142,7 @@ class Joint:
 
     # --------------------------------------------------------------------------------------------------- in its parts
 
-    def _divide(self) -> tuple[Part, ...]:
+    def _divide(self) -> tuple[JointPart, ...]:
         """The parts, not yet compiled."""
         if self._parts is None:
             jaxpr, count = self.flow.jaxpr, len(self._owner)
@@ -181,7 +181,7 @@ class Joint:
         sent = frozenset([old[i] for i in away] + [new[i] for i in away if follows(i)])
         return Forms(divided=divided, away=sent, group_size=self._plan.group_size)
 
-    def _compiled(self, away: frozenset[int]) -> tuple[tuple[Part, ...], Forms]:
+    def _compiled(self, away: frozenset[int]) -> tuple[tuple[JointPart, ...], Forms]:
         """(The parts with their programs, the forms of the values). Args: away: as for `_forms`."""
         if away not in self._programs:
             jaxpr, count = self.flow.jaxpr, len(self._owner)
@@ -191,7 +191,7 @@ class Joint:
             self._programs[away] = tuple(compiled(part, self._placement(part.home), forms) for part in parts), forms
         return self._programs[away]
 
-    def _placement(self, home: Home) -> Placement:
+    def _placement(self, home: Home) -> StagePlacement:
         return self._stages[home if home is not None and home != TOGETHER else 0].placement
 
     def init(self, params: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array], put: Put = _jax.device_put) -> Any:
@@ -285,7 +285,7 @@ class Joint:
         new = [[next(rest) for _ in own] for own in self._trained]
         return new, _jax.tree.unflatten(self._state_structure, list(rest))
 
-    def _run(self, part: Part, values: Mapping[Atom, Any], constants: Mapping[Atom, Any], put: Put) -> list[jax.Array]:
+    def _run(self, part: JointPart, values: Mapping[Atom, Any], constants: Mapping[Atom, Any], put: Put) -> list[jax.Array]:
         placement = self._placement(part.home)
         there: list[Any] = [constants[v] if v in constants else values[v] for v in part.takes]
         known = [index for index, v in enumerate(part.takes) if v in constants]  # to every process
@@ -299,7 +299,7 @@ class Joint:
         assert part.program is not None  # all parts that run are compiled
         return part.program([there[i] for i in part.donated], [value for i, value in enumerate(there) if i not in part.donated])
 
-    def _moves(self, value: object, home: Home, placement: Placement) -> bool:
+    def _moves(self, value: object, home: Home, placement: StagePlacement) -> bool:
         """A stage's own arrays may be divided over its mesh, and stay so."""
         return home == TOGETHER or not (isinstance(value, jax.Array) and value.sharding.device_set == set(placement.devices))
 
@@ -327,7 +327,7 @@ def _alone_in(stage: Stage, own: Sequence[int], packing: Packing) -> int:
     return len(packing.alone) if is_alike else 0
 
 
-def _flattening(part: Part, flat: Sequence[bool]) -> Part:
+def _flattening(part: JointPart, flat: Sequence[bool]) -> JointPart:
     """A part that makes some of its values as arrays of one axis."""
 
     def compute(values: list[Any]) -> list[Any]:
@@ -336,7 +336,7 @@ def _flattening(part: Part, flat: Sequence[bool]) -> Part:
     return replace(part, compute=compute) if any(flat) else part
 
 
-def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[Part]:
+def _parts(jaxpr: Jaxpr, homes: Callable[[Atom], Home]) -> Iterator[JointPart]:
     """The equations in parts that can be computed one after the other; constants are made wherever they are used.
 
     Each is computed as late as possible. So what is divided or in the host's memory is brought for one part alone.

@@ -24,7 +24,7 @@ Axes = int | str | None | Sequence[int | None]
 
 @final
 @dataclass(frozen=True)
-class Placement:
+class StagePlacement:
     """The devices of a stage's arrays."""
 
     devices: tuple[Device, ...]  # all of them
@@ -120,7 +120,7 @@ def placements_of(
     devices: Sequence[Device],
     replicas: int,
     plan_options: GivenOptions | Sequence[GivenOptions | None] | None = None,
-) -> tuple[Placement, ...]:
+) -> tuple[StagePlacement, ...]:
     """Each stage's placement.
 
     Args: entries: of each stage an index among the devices of a replica, several such, or a mesh. devices: those of all replicas, one
@@ -141,8 +141,8 @@ def placements_of(
             "it stage k is on device k"
         )
     plans = plan_options_of_devices(plan_options, None if any(isinstance(entry, Mesh) for entry in entries) else each)
-    made: dict[Any, Placement] = {}
-    placements: list[Placement] = []
+    made: dict[Any, StagePlacement] = {}
+    placements: list[StagePlacement] = []
     own = devices[0].client.process_index() if devices else 0
     for entry in entries:
         key = entry if isinstance(entry, Mesh) else tuple(_listed(entry))
@@ -179,28 +179,28 @@ def _plan_options(entry: Any, plans: Sequence[CompilerOptions]) -> CompilerOptio
     return plans[first]
 
 
-def _of_indices(indices: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> Placement:
+def _of_indices(indices: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> StagePlacement:
     chosen = tuple(devices[replica * each + index] for replica in range(replicas) for index in indices)
     if len(chosen) == 1:
-        return Placement(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
+        return StagePlacement(devices=chosen, whole=SingleDeviceSharding(chosen[0]))
     if replicas == 1:
-        return Placement(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
+        return StagePlacement(devices=chosen, whole=NamedSharding(Mesh(np.array(chosen, dtype=object), (SHARD_AXIS,)), PartitionSpec()))
     grid = np.array(chosen, dtype=object)
     over = Replicas.of_stage(Mesh(grid, (AXIS,)) if len(indices) == 1 else Mesh(grid.reshape(replicas, len(indices)), (AXIS, SHARD_AXIS)))
-    return Placement(devices=chosen, whole=over.replicated, replicas=over)
+    return StagePlacement(devices=chosen, whole=over.replicated, replicas=over)
 
 
-def _of_mesh(mesh: Mesh, replicas: int) -> Placement:
+def _of_mesh(mesh: Mesh, replicas: int) -> StagePlacement:
     devices = tuple(mesh.devices.flat)
     if replicas == 1 and AXIS not in mesh.shape:
-        return Placement(devices=devices, whole=NamedSharding(mesh, PartitionSpec()))
+        return StagePlacement(devices=devices, whole=NamedSharding(mesh, PartitionSpec()))
     if mesh.shape.get(AXIS) != replicas:
         raise ValueError(
             f"device_mapping has a mesh {dict(mesh.shape)}, but the pipeline has {replicas} replicas: the mesh needs an axis "
             f"{AXIS!r} of so many"
         )
     over = Replicas.of_stage(mesh)
-    return Placement(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
+    return StagePlacement(devices=devices, whole=over.replicated, replicas=over if replicas > 1 else None)
 
 
 def _several_processes(stage: int, owners: Sequence[int], devices: Sequence[Device], each: int, replicas: int) -> str:
@@ -220,7 +220,7 @@ def _several_processes(stage: int, owners: Sequence[int], devices: Sequence[Devi
     return text + f"with devices in the order of the ids {ids} they are"
 
 
-def _require_disjoint(placements: Sequence[Placement]) -> None:
+def _require_disjoint(placements: Sequence[StagePlacement]) -> None:
     for stage, placement in enumerate(placements):
         for before in range(stage):
             other = placements[before]

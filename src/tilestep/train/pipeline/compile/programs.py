@@ -13,12 +13,12 @@ from tilestep.train.pipeline.compile.joint_update import Joint
 from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.parameter_loads import Mover
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, calls_python, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
-from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, accumulators_away, make_update
+from tilestep.train.pipeline.compile.updates import OptimizerPlan, UpdatePrograms, accumulator_specs, accumulators_away, make_update
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec
@@ -49,7 +49,7 @@ KnownPrograms = dict[Hashable, Any]  # programs made for other shapes, by everyt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compiled:
+class CompiledPipeline:
     """Everything that follows from the shapes of parameters and arguments."""
 
     traced: Traced  # the stages
@@ -61,7 +61,7 @@ class Compiled:
     routes: Routes  # the ways of values between stages
     hidden: tuple[Hidden, ...]  # for each stage the outputs' leaves that its programs do not return
     movers: tuple[Mover, ...]  # for each stage what loads and stores its parameters
-    updates: tuple[Update, ...]  # the update of each stage; empty in inference
+    updates: tuple[UpdatePrograms, ...]  # the update of each stage; empty in inference
     joint: Joint | None  # the update of all stages at once, if the optimiser looks across them
     ties: tuple[tuple[Leaf, ...], ...]  # groups of leaves that stay equal. The first of each has the optimiser's state.
     groups: tuple[tuple[int, ...], ...]  # groups of stages that are updated together, because they share parameters
@@ -75,7 +75,7 @@ class Compiled:
     totals: tuple[Program | None, ...]
 
 
-def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> Compiled:
+def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> CompiledPipeline:
     """The programs, none of which is compiled yet.
 
     Args:
@@ -88,7 +88,7 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
     stages, plan = traced.stages, spec.optimizer
     packings = () if plan is None else tuple(_packings(stage, spec, plan, ties) for stage in stages)
     ways = routes(traced, spec.schedule.levels, direct=spec.packed)
-    updates: tuple[Update, ...] = ()
+    updates: tuple[UpdatePrograms, ...] = ()
     joint: Joint | None = None
     groups = tuple((number,) for number in range(len(stages)))
     starts: tuple[Program | None, ...] = ()
@@ -104,7 +104,7 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
     numbers = _numbers_on_devices(stages, spec.schedule.microbatches)
     per_update = spec.schedule.microbatches if plan is None else plan.per_update
     counts = plan is not None and plan.reduction == "running_mean"
-    return Compiled(
+    return CompiledPipeline(
         traced=traced,
         programs=programs,
         last=last,
@@ -199,7 +199,7 @@ def _mover(stage: Stage, known: KnownPrograms) -> Mover:
 
 
 def _numbers_on_devices(stages: Sequence[Stage], count: int) -> tuple[list[jax.Array], ...]:
-    numbers: dict[Placement, list[jax.Array]] = {}
+    numbers: dict[StagePlacement, list[jax.Array]] = {}
     for stage in stages:
         if stage.placement not in numbers:
             with _jax.ensure_compile_time_eval():  # other runs use them too, even where JAX traces this one
@@ -219,7 +219,7 @@ def _packings(stage: Stage, spec: PipelineSpec, plan: OptimizerPlan, ties: Seque
     return Packings(params=packed(params), accumulators=packed(accumulators, but=tied), values=True)
 
 
-def _starter(stage: Stage, packings: Packings, update: Update) -> Program | None:
+def _starter(stage: Stage, packings: Packings, update: UpdatePrograms) -> Program | None:
     if not packings.params.packs:
         return None
 
@@ -236,7 +236,7 @@ def make_updates(
     plan: OptimizerPlan,
     ties: Sequence[Sequence[Leaf]],
     known: KnownPrograms,
-) -> tuple[tuple[Update, ...], Joint | None, tuple[tuple[int, ...], ...]]:
+) -> tuple[tuple[UpdatePrograms, ...], Joint | None, tuple[tuple[int, ...], ...]]:
     """(each stage's update, that of all if the optimiser looks across them, groups of stages that are updated together).
 
     Args:

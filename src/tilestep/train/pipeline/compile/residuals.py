@@ -24,7 +24,7 @@ from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Var
 
 from tilestep.train.jaxprs import ELEMENTWISE, MOVES, PLAIN_CALLS, called, computed, inlined, is_variable, needed, read_by, spec_of
 from tilestep.train.pipeline.compile.packing import SMALL_BYTES
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -63,7 +63,7 @@ class Residuals:
 
 
 def residuals(
-    placement: Placement,
+    placement: StagePlacement,
     linearise: Linearise,
     params: Sequence[jax.Array],
     args: Sequence[jax.Array],

@@ -20,7 +20,7 @@ from tilestep.train.jaxprs import flat_jaxpr, gradient_of, halves, is_real
 from tilestep.train.offload import HOST_KIND, on_device, placed_like, sharding_on_device
 from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import residuals
 from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, given, totals_of
 from tilestep.train.untyped import Pytree
@@ -40,7 +40,7 @@ class Stage:
     """A stage as traced for certain parameters and arguments. Specs are shapes and dtypes of one replica."""
 
     number: int  # number of the stage
-    placement: Placement  # its devices
+    placement: StagePlacement  # its devices
     call: Call  # its function of parameters and the leaves of its arguments
     params: Pytree  # the tree of its parameters' specs
     param_shardings: tuple[Any, ...]  # the shardings of the parameters' leaves

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr
 from tilestep.messages import shortened, shown
 from tilestep.train.jaxprs import is_real, own_gradients
 from tilestep.train.pipeline.compile.marks import Mark, marks_of, traced_with_marks
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.stage_watch import Seen, require_marked, watch_of_stage, watched_params
 from tilestep.train.pipeline.compile.watch_keys import WatchList
@@ -33,7 +33,7 @@ class Function:
 
     function: Callable[..., Any]
     name: str
-    placement: Placement
+    placement: StagePlacement
     wants_key: str  # "no", "must" or "may" be given one by name, which is so if it has a default
 
     def note(self, number: int, what: str) -> str:
@@ -243,7 +243,7 @@ def _key_shape(key_impl: str | None) -> tuple[int, ...]:
     return _jax.eval_shape(lambda: _jax.random.key_data(_jax.random.key(0, impl=key_impl))).shape
 
 
-def _less(spec: Spec, placement: Placement) -> Any:
+def _less(spec: Spec, placement: StagePlacement) -> Any:
     """One replica's."""
     return spec if placement.replicas is None else jax.ShapeDtypeStruct(spec.shape[1:], spec.dtype)
 

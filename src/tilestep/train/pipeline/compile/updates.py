@@ -87,7 +87,7 @@ def _loss(plan: OptimizerPlan, outputs: tuple[Any, ...]) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Update:
+class UpdatePrograms:
     """One stage's programs."""
 
     trained: tuple[int, ...]  # indices of the parameters' leaves that it updates
@@ -117,14 +117,14 @@ def accumulators_away(stage: Stage, plan: OptimizerPlan) -> tuple[bool, ...]:
 
 def make_update(
     stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree, *, loaded: bool = False
-) -> Update:
+) -> UpdatePrograms:
     """Args: tied: indices of leaves that another stage updates. outputs: the tree of the last stage's outputs' specs. loaded: whether its
     parameters are on the device, loaded from the host's memory."""
-    return _Maker(stage, packings, plan, tied, outputs, loaded=loaded).update()
+    return _UpdateMaker(stage, packings, plan, tied, outputs, loaded=loaded).update()
 
 
 @final
-class _Maker:
+class _UpdateMaker:
     def __init__(
         self, stage: Stage, packings: Packings, plan: OptimizerPlan, tied: frozenset[int], outputs: Pytree, *, loaded: bool
     ) -> None:
@@ -136,7 +136,7 @@ class _Maker:
         self._extras = self._used() if plan.is_function else ()
         self._readies = bool(self._packs) and set(self._trained).issuperset(index for pack in self._packs for index in pack)
 
-    def update(self) -> Update:
+    def update(self) -> UpdatePrograms:
         stage, plan = self._stage, self._plan
         jit, name = stage.placement.jit, f"stage_{stage.number}"
         kinds = stage.shardings_on_device if self._loaded else stage.param_shardings
@@ -145,7 +145,7 @@ class _Maker:
         # JAX gives the memory of the first argument of a shape to the first result of that shape, whichever memory either is in. So the
         # results that take an argument's place come in the arguments' order, and what takes none's comes last.
         axes = (0, STATE, None, 0), (0, STATE, None, None)
-        return Update(
+        return UpdatePrograms(
             trained=self._trained,
             extras=self._extras,
             init=self._init,

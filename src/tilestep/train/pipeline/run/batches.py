@@ -85,7 +85,7 @@ class Stacked:
 
 
 @final
-class Taken:
+class TakenElements:
     """Elements of a queue."""
 
     is_there: Final = False  # nobody knows

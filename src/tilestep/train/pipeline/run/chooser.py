@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, final, get_args
 
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.schedules.schedule import Kind
 
 Which = Literal["auto", "stages", "single"]
@@ -19,7 +19,7 @@ _HOST_BOUND_SHARE: Final = 0.5  # share of a run in which the host starts tasks,
 
 def why_not_single(spec: PipelineSpec, *, check_nans: bool, several_processes: bool) -> str | None:
     """Why a pipeline cannot be one program; None if it can."""
-    placements: Sequence[Placement] = [function.placement for function in spec.functions]
+    placements: Sequence[StagePlacement] = [function.placement for function in spec.functions]
     if several_processes:
         return "its stages are in several processes"
     if any(len(placement.devices) > 1 for placement in placements):

@@ -22,7 +22,7 @@ from tilestep import hints
 from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.programs import Compiled, make_all
+from tilestep.train.pipeline.compile.programs import CompiledPipeline, make_all
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
 from tilestep.train.pipeline.compile.watch_keys import Key
@@ -47,7 +47,7 @@ from tilestep.train.untyped import jax as _jax
 Accept = Callable[[Callable[[], list[list[Spec]]], list[Pytree], Callable[[], dict[Key, Spec]]], None]
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """The results of a run."""
 
     state: RunState  # the new one
@@ -83,7 +83,7 @@ class Engine:
         self._programs = ProgramCache(spec, processes, direct=are_single and not is_emulated and processes is None)
         self._singles = SingleCache(spec, self._programs.make)
         self._has_run = False
-        self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
+        self._ready: tuple[CompiledPipeline, list[Ready | None]] | None = None  # what the latest run has left for the next one
         schedule = spec.schedule
         by_schedule = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
         self._order = TaskOrder.of(schedule, by_schedule)
@@ -104,7 +104,7 @@ class Engine:
 
     def run(
         self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None = None, accept: Accept | None = None
-    ) -> Outcome:
+    ) -> RunOutcome:
         """One run of the schedule.
 
         Args:
@@ -134,7 +134,7 @@ class Engine:
 
     # --------------------------------------------------------------------------------------------- a program for each task
 
-    def _by_stages(self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None, accept: Accept | None) -> Outcome:
+    def _by_stages(self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None, accept: Accept | None) -> RunOutcome:
         if self._singles.has_run:
             state = self._home(state)
         processes, first = self._processes, self._spec.functions[0].placement
@@ -172,7 +172,7 @@ class Engine:
         if processes is not None:
             processes.commit()
             processes.end_tasks()
-        return Outcome(result.state, result.outputs, False, self._trees(stages), self._in_order(result.watched))
+        return RunOutcome(result.state, result.outputs, False, self._trees(stages), self._in_order(result.watched))
 
     def _in_order(self, watched: dict[Key, jax.Array]) -> dict[Key, jax.Array]:
         watch = self._spec.watch
@@ -221,7 +221,7 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------------- one program
 
-    def _by_single(self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None, accept: Accept | None) -> Outcome:
+    def _by_single(self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None, accept: Accept | None) -> RunOutcome:
         self._ready = None  # it would only take memory
         stacks: list[Element] = batch.stacks()
         leaves, structure = _jax.tree.flatten(state)
@@ -236,7 +236,7 @@ class Engine:
             new, outputs, watched = single.run(leaves, columns, inputs, key)
         if report is not None:
             report(1, 1)
-        return Outcome(new, outputs, True, single.trees, self._in_order(watched))
+        return RunOutcome(new, outputs, True, single.trees, self._in_order(watched))
 
     def _home(self, state: RunState) -> RunState:
         """The state on the stages' own devices, which one program may have left."""

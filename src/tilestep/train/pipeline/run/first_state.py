@@ -14,7 +14,7 @@ from tilestep.train.feeds.narrow import require_held
 from tilestep.train.offload import placed
 from tilestep.train.pipeline.compile.packing import unpacked
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.programs import KnownPrograms, make_updates
 from tilestep.train.pipeline.compile.stage import Packings, Stage
 from tilestep.train.pipeline.compile.tied import leaves_tied, require_equal
@@ -59,7 +59,7 @@ def first_state(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytr
     return replace(state, stages=tuple(stages))
 
 
-def _stub(number: int, placement: Placement, params: Pytree) -> Stage:
+def _stub(number: int, placement: StagePlacement, params: Pytree) -> Stage:
     """A stage of which only the parameters are known."""
     return Stage(
         number=number,
@@ -93,7 +93,7 @@ def _on_devices(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytr
     return RunState(stages=tuple(states))
 
 
-def _copy(leaf: Any, placement: Placement) -> jax.Array:
+def _copy(leaf: Any, placement: StagePlacement) -> jax.Array:
     """A copy on a stage's devices. An array that is divided over the stage's mesh stays so."""
     if not placement.is_local:
         spec = spec_of(leaf)
@@ -103,7 +103,7 @@ def _copy(leaf: Any, placement: Placement) -> jax.Array:
     return _jax.device_put(leaf, sharding if is_there else placement.whole, may_alias=False)
 
 
-def _for_replicas(tree: Pytree, placement: Placement) -> Pytree:
+def _for_replicas(tree: Pytree, placement: StagePlacement) -> Pytree:
     """Auxiliary state with a leading axis of replicas, each of which begins with a copy."""
     leaves, structure = _jax.tree.flatten(tree)
     if not placement.is_local:

@@ -11,7 +11,7 @@ import jax
 from jax.sharding import Sharding
 
 from tilestep.train.jax_private.device_put import is_whole
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.processes.remote import Put, put_local
@@ -57,7 +57,9 @@ class ElementFeed:
         self._elements, self._slots, self._copies, self._put = request.elements, slots, copies, request.transport.put
         self._each = request.schedule.microbatches if request.compiled.traced.is_whole else 1  # microbatches of an element
         inputs = _jax.tree.leaves(request.first[0])
-        self._stages: list[tuple[int, Placement, list[jax.Array]]] = []  # of the first level, each with the run's inputs on its devices
+        self._stages: list[
+            tuple[int, StagePlacement, list[jax.Array]]
+        ] = []  # of the first level, each with the run's inputs on its devices
         for stage in request.schedule.levels[0]:
             placement = request.compiled.traced.stages[stage].placement
             self._stages.append((stage, placement, put_local(inputs, [placement.whole] * len(inputs)) if inputs else []))

@@ -11,8 +11,8 @@ import numpy as np
 from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.placement import Placement
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.placement import StagePlacement
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import calls_python
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.compile.watch_keys import Key
@@ -25,7 +25,7 @@ from tilestep.train.untyped import jax as _jax
 _MOST_KNOWN_SHARDINGS: Final = 256
 
 
-def brought(leaves: Sequence[Any], placement: Placement) -> list[jax.Array]:
+def brought(leaves: Sequence[Any], placement: StagePlacement) -> list[jax.Array]:
     """Arrays on a placement's device. Arrays that are there stay the same; arrays in the host's memory stay in it."""
     arrays = list(leaves)
     away = [
@@ -55,7 +55,7 @@ class Single:
     is waited for.
     """
 
-    def __init__(self, compiled: Compiled, spec: PipelineSpec, structure: Any) -> None:
+    def __init__(self, compiled: CompiledPipeline, spec: PipelineSpec, structure: Any) -> None:
         self._spec, self.stages, self.structure = spec, compiled.traced.stages, structure
         is_training = spec.optimizer is not None
         self._may_fail = any(calls_python(stage, training=is_training) for stage in self.stages)
@@ -140,7 +140,7 @@ class SingleCache:
         make: (state, element, implementation of the random key) -> the programs of all stages.
     """
 
-    def __init__(self, spec: PipelineSpec, make: Callable[[RunState, Element, str | None], Compiled]) -> None:
+    def __init__(self, spec: PipelineSpec, make: Callable[[RunState, Element, str | None], CompiledPipeline]) -> None:
         self._spec, self._make = spec, make
         self._programs: dict[Hashable, Single] = {}
         self._latest: Single | None = None

@@ -19,7 +19,7 @@ from typing import Any, Final, final
 from jax.sharding import Sharding
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
 from tilestep.train.processes.remote import remote_like
 from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
@@ -77,7 +77,7 @@ class Processes:
     Raises: ValueError if none of the stages is in this process and all of them in another one.
     """
 
-    def __init__(self, placements: Sequence[Placement], *, first: int, last: int, commits_last: bool) -> None:
+    def __init__(self, placements: Sequence[StagePlacement], *, first: int, last: int, commits_last: bool) -> None:
         self._first, self._last = placements[:first], placements[-last:]
         self._devices = [device for placement in placements for device in placement.devices]
         self._me = self._devices[0].client.process_index()

@@ -12,7 +12,7 @@ from tilestep.train.jax_private.compiled_call import are_plain, may_start, optio
 from tilestep.train.pipeline.compile.executables import Report, compile_all, started_directly
 from tilestep.train.pipeline.compile.heap import Pieces, hold_pieces
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.programs import Compiled, KnownPrograms, make_all
+from tilestep.train.pipeline.compile.programs import CompiledPipeline, KnownPrograms, make_all
 from tilestep.train.pipeline.compile.tied import leaves_tied
 from tilestep.train.pipeline.compile.tracing import Element, spec_of, trace
 from tilestep.train.pipeline.run.batches import Batch
@@ -25,8 +25,8 @@ from tilestep.train.untyped import jax as _jax
 class Runnable(NamedTuple):
     """The programs for certain shapes."""
 
-    looked_up: Compiled  # as JAX finds them
-    direct: Compiled  # started without that (jax_private/compiled_call.py); the same programs where that is impossible
+    looked_up: CompiledPipeline  # as JAX finds them
+    direct: CompiledPipeline  # started without that (jax_private/compiled_call.py); the same programs where that is impossible
 
 
 class Latest(NamedTuple):
@@ -53,7 +53,9 @@ class ProgramCache:
         self._plain: list[weakref.ref[jax.Array]] = []  # the state's arrays after the latest run, if that started programs directly
         self._pieces: list[Pieces | None] = []  # of memory, that compiling has left: for each entry of `_runnables`
 
-    def find(self, state: RunState, first: Element, batch: Batch, key: jax.Array | None, report: Report | None) -> tuple[Compiled, bool]:
+    def find(
+        self, state: RunState, first: Element, batch: Batch, key: jax.Array | None, report: Report | None
+    ) -> tuple[CompiledPipeline, bool]:
         """(the programs for such a state and such elements, whether they are started directly).
 
         Programs are started directly if all arrays are as programs were compiled for them. That is so of the arrays that such a run has
@@ -83,7 +85,7 @@ class ProgramCache:
         """A run has returned this state. Args: direct: whether it has started its programs directly."""
         self._plain = [weakref.ref(leaf) for leaf in _jax.tree.leaves(state)] if direct else []
 
-    def make(self, state: RunState, element: Element, key_impl: str | None) -> Compiled:
+    def make(self, state: RunState, element: Element, key_impl: str | None) -> CompiledPipeline:
         """The programs for such a state and such elements, none of which is compiled yet."""
         spec, params = self._spec, [stage.params for stage in state.stages]
         traced = trace(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 import jax
 
 from tilestep.train.jax_private.device_put import copied, whole_copied
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.run.processes import Processes
 from tilestep.train.pipeline.run.state import Ready, RunState
@@ -23,7 +23,7 @@ from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 
-class Step(NamedTuple):
+class PreparedTask(NamedTuple):
     """A task, with all that a run would find out about it again each time.
 
     Attributes:
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 class TaskOrder:
     """The order in which the host starts tasks."""
 
-    phases: tuple[tuple[Step, ...], ...]  # phases of tasks. Copies between devices start at the end of each phase.
+    phases: tuple[tuple[PreparedTask, ...], ...]  # phases of tasks. Copies between devices start at the end of each phase.
     early: tuple[int, ...]  # for each phase how many elements are taken by its end, so that they travel with its copies
 
     @classmethod
@@ -58,7 +58,7 @@ class TaskOrder:
         ]
         frees = lasts([task for phase in phases for task in phase])
         return cls(
-            phases=tuple(tuple(Step(task, _told(task), task in frees) for task in phase) for phase in phases),
+            phases=tuple(tuple(PreparedTask(task, _told(task), task in frees) for task in phase) for phase in phases),
             early=(*needs[1:], 0),
         )
 
@@ -99,7 +99,7 @@ class RunRequest:
 
     schedule: Schedule
     order: TaskOrder  # order of its tasks
-    compiled: Compiled  # its programs
+    compiled: CompiledPipeline  # its programs
     state: RunState  # at the beginning. Updates donate its arrays.
     first: Element  # first, elements: the first element, and an iterator over the others
     elements: Iterator[Element]

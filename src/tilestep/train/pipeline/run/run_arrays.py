@@ -9,7 +9,7 @@ from typing import final
 import jax
 
 from tilestep.train.offload import on_device, placed_like
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.state import Ready, RunState, StageState
 from tilestep.train.untyped import Pytree
@@ -60,7 +60,7 @@ class RunArrays:
                 arrays.accumulators.append(zeros)
         return arrays
 
-    def _stage_start(self, compiled: Compiled, stage: int, ready: Ready | None) -> tuple[list[jax.Array] | None, list[jax.Array]]:
+    def _stage_start(self, compiled: CompiledPipeline, stage: int, ready: Ready | None) -> tuple[list[jax.Array] | None, list[jax.Array]]:
         """(parameters as the stage's programs take them; None if that is each leaf by itself, accumulators of zeros)."""
         program, params = compiled.starts[stage], self.params[stage]
         if program is None:
@@ -72,7 +72,7 @@ class RunArrays:
             packs, zeros = program([[params[index] for index in pack] for pack in packing.packs])
         return [*(params[index] for index in packing.alone), *packs], zeros
 
-    def packed_leaves(self, compiled: Compiled, stage: int) -> list[jax.Array]:
+    def packed_leaves(self, compiled: CompiledPipeline, stage: int) -> list[jax.Array]:
         """The leaves of a stage's parameters that are packed."""
         params = self.params[stage]
         return [params[index] for pack in compiled.packings[stage].params.packs for index in pack]
@@ -86,19 +86,19 @@ class RunArrays:
         """The leaves of a stage's parameters after its last update: what is loaded may be newer than what is stored, or older."""
         return self.current(stage) if stage in self.changed else self.params[stage]
 
-    def load(self, compiled: Compiled, stage: int) -> None:
+    def load(self, compiled: CompiledPipeline, stage: int) -> None:
         """Brings a stage's parameters to the device."""
         if compiled.traced.stages[stage].placement.is_local:
             self.loaded[stage] = compiled.movers[stage].load(self.params[stage])
 
-    def store(self, compiled: Compiled, stage: int) -> None:
+    def store(self, compiled: CompiledPipeline, stage: int) -> None:
         """Takes a stage's loaded parameters back, if an update has changed them."""
         loaded = self.loaded[stage]
         if loaded is not None and stage in self.changed:
             self.params[stage] = compiled.movers[stage].store(self.params[stage], loaded)
             self.changed.remove(stage)
 
-    def read_params(self, compiled: Compiled, stage: int, params: list[jax.Array] | None = None) -> list[jax.Array]:
+    def read_params(self, compiled: CompiledPipeline, stage: int, params: list[jax.Array] | None = None) -> list[jax.Array]:
         """The parameters that backward reads. Args: params: leaves of an earlier version; None: the current ones."""
         packed = self.packed[stage]
         if packed is not None:
@@ -107,7 +107,7 @@ class RunArrays:
         indices = compiled.programs[stage].kept_params
         return leaves if len(indices) == len(leaves) else [leaves[index] for index in indices]
 
-    def state(self, compiled: Compiled) -> RunState:
+    def state(self, compiled: CompiledPipeline) -> RunState:
         """The state with these arrays."""
         stages = tuple(
             StageState(

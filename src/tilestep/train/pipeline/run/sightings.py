@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 import jax
 
 from tilestep.train.offload import on_device
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, rows_of, totals_of
 from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
@@ -55,7 +55,7 @@ class Sightings:
     Args: schedule: the order of tasks.
     """
 
-    def __init__(self, compiled: Compiled, schedule: Schedule) -> None:
+    def __init__(self, compiled: CompiledPipeline, schedule: Schedule) -> None:
         self._compiled, self._count, self._updates = compiled, schedule.microbatches, rows_of_updates(schedule)
         stages = compiled.traced.stages
         self._halves = {  # of stages of which something is watched

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.train.jaxprs import is_real
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
-from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Stage, accumulated, visible
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.state import RunState
@@ -31,7 +31,7 @@ class SingleState:
         structure: of a `RunState`.
     """
 
-    def __init__(self, compiled: Compiled, structure: Any, *, is_training: bool) -> None:
+    def __init__(self, compiled: CompiledPipeline, structure: Any, *, is_training: bool) -> None:
         stages = compiled.traced.stages
         self.structure = structure
         self._structures = [stage.params_structure for stage in stages]
@@ -141,7 +141,7 @@ class _Watch:
 class SingleFunction:
     """The tasks of a schedule as one traceable function. Each stage's function is called as it is."""
 
-    def __init__(self, compiled: Compiled, spec: PipelineSpec, state: SingleState) -> None:
+    def __init__(self, compiled: CompiledPipeline, spec: PipelineSpec, state: SingleState) -> None:
         self._compiled, self._spec, self._state = compiled, spec, state
         self._stages = compiled.traced.stages
         self._watch = _Watch(self._stages)

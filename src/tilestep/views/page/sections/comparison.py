@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tilestep.figures.comparison import ProgramChange, StepChange, compare
 from tilestep.figures.reader import Report
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 
 MOST_STEPS: Final = 5_000  # rows of a page
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -25,7 +25,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def comparison(a: Report, b: Report) -> Block | None:
+def comparison(a: Report, b: Report) -> PageBlock | None:
     """The block `comparison` of two recordings; None if one has no programs.
 
     Its JSON: whole (a, b: cycles), machines ([field, value in A, value in B] that
@@ -39,7 +39,7 @@ def comparison(a: Report, b: Report) -> Block | None:
     if "compilation" not in a.parts or "compilation" not in b.parts:
         return None
     found = compare(a, b)
-    return Block(
+    return PageBlock(
         json={
             "whole": asdict(found.emulated_cycles),
             "machines": [list(row) for row in found.machines],

@@ -16,7 +16,7 @@ from tilestep.figures.quantities import numbers_text
 from tilestep.figures.reader import CompiledProgram, Report
 from tilestep.figures.rows import relative_files
 from tilestep.recording.schema import EVENT_KINDS
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.untrusted import number_in, records_in, text_in, texts_in
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -77,7 +77,7 @@ _HOW: Final = get_args(How)
 _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 
 
-def findings(report: Report) -> Block | None:
+def findings(report: Report) -> PageBlock | None:
     """The block `findings`; None if the recording has no profile.
 
     Its JSON: found (each with headline, edit, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
@@ -95,7 +95,7 @@ def findings(report: Report) -> Block | None:
     if not document:
         return None
     steady = document.get("steady")
-    return Block(
+    return PageBlock(
         json={
             "found": [read.finding(record) for record in records_in(document, "findings")],
             "together": _together(document.get("together")),

@@ -10,7 +10,7 @@ from typing import Final
 from tilestep.figures.reader import Report
 from tilestep.figures.rows import files_of, program_row
 from tilestep.machine.assemble import describe
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.untrusted import text_in
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -21,7 +21,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def head(report: Report) -> Block:
+def head(report: Report) -> PageBlock:
     """The block `head`: always there.
 
     Its JSON: emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, verdict (whether all of it fits, as a
@@ -30,7 +30,7 @@ def head(report: Report) -> Block:
     """
     machine = report.target.machine if "compilation" in report.parts else None
     total = report.execution.total_cycles if "execution" in report.parts else None
-    return Block(
+    return PageBlock(
         json={
             "emulated": total is not None,
             "machine": machine.name if machine else "",

@@ -18,7 +18,7 @@ from tilestep.plan.steps import Branch, Loop, Node, Series
 from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS
 from tilestep.recording.tables import Tables
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.untrusted import number_in, records_in, text_in, texts_in
 
 MOST_LIVES: Final = 200_000  # values of all programs together
@@ -40,7 +40,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def memory(report: Report) -> Block | None:
+def memory(report: Report) -> PageBlock | None:
     """The block `memory`; None without programs.
 
     Its JSON: names (of values and steps), lines ('train.py:41'; row 0 is ''), and programs, the
@@ -63,7 +63,7 @@ def memory(report: Report) -> Block | None:
         line = known_lines[max(frame, 0)]
         return "" if line is None else str(relative(line))
 
-    texts, lines = _Numbered(strings.__getitem__), _Numbered(words)
+    texts, lines = _Texts(strings.__getitem__), _Texts(words)
     lines.number("")
     groups = records_in(_profile(report), "groups")
     lives: list[Columns] = []
@@ -81,7 +81,7 @@ def memory(report: Report) -> Block | None:
             lives.append(life)
             ticks.append(tick)
         programs.append(row)
-    return Block(
+    return PageBlock(
         json={
             "names": texts.all,
             "lines": lines.all,
@@ -210,13 +210,13 @@ def loops(body: Node, leaves: list[int]) -> list[list[Any]]:
     return spans if expected == leaves else []
 
 
-def _lives(program: CompiledProgram, detail: MemoryReport, tables: Tables, texts: _Numbered, lines: _Numbered) -> Columns:
+def _lives(program: CompiledProgram, detail: MemoryReport, tables: Tables, texts: _Texts, lines: _Texts) -> Columns:
     rows = _rows_of(tables, "lives", program, ("name", "size_bytes", "frame"))
     cells = {name: getattr(detail.columns, name) for name in LIFE_COLUMNS}
     return {**cells, "size_bytes": rows["size_bytes"], "name": texts.numbers(rows["name"]), "line": lines.numbers(rows["frame"])}
 
 
-def _ticks(program: CompiledProgram, tables: Tables, texts: _Numbered) -> Columns:
+def _ticks(program: CompiledProgram, tables: Tables, texts: _Texts) -> Columns:
     rows = _rows_of(tables, "ticks", program, ("step", "leaf", "temporary_tile_bytes"))
     return {"step": texts.numbers(rows["step"]), "leaf": rows["leaf"], "temporary": rows["temporary_tile_bytes"]}
 
@@ -230,7 +230,7 @@ def _joined(parts: list[Columns], name: str) -> NDArray[np.int64]:
     return np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
 
 
-class _Numbered:
+class _Texts:
     """Texts that columns number, each once.
 
     Args: words: the text of a number of the recording.

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.figures.reader import Report
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.sections import comparison, findings, head, memory, source, steps
 from tilestep.views.page.sections.execution import section as execution
 from tilestep.views.page.sections.pipeline import section as pipeline
 
-Section = Callable[[Report], Block | None]
+Section = Callable[[Report], PageBlock | None]
 SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
     {
         "head": head.head,

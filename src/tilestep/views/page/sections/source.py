@@ -15,7 +15,7 @@ from tilestep.figures.rows import files_of, relative_files
 from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables, json_text
 from tilestep.sim.trace import EventKind
-from tilestep.views.page.block import Block, columns_of
+from tilestep.views.page.block import PageBlock, columns_of
 
 MOST_TEXT: Final = 2_000_000  # characters of source code in a page
 COLUMNS: Final = (
@@ -62,7 +62,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def source(report: Report) -> Block | None:
+def source(report: Report) -> PageBlock | None:
     """The block `source`; None if the recording has no programs.
 
     Its JSON: texts, cycles (of all steps), in_turn (whether no two programs can run at once), unknown_cycles (of those without a line),
@@ -123,7 +123,7 @@ def source(report: Report) -> Block | None:
     for (file, _), values in rows.items():
         by_file[file] = by_file.get(file, 0) + values[_CYCLES]
     code = _code(report, relative_to={relative(path): path for path in files_of(report)})
-    return Block(
+    return PageBlock(
         json={
             "texts": list(texts),
             "cycles": total,

@@ -24,7 +24,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.recording.sources import options_of
 from tilestep.sim.body import BodyCycles, Site
-from tilestep.views.page.block import Block, columns_of
+from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, flop_roofs, roof_of
 from tilestep.views.page.sections.string_table import Lines, Texts
 
@@ -75,7 +75,7 @@ class Node(NamedTuple):
     assumed: int  # whether its trips, or the arm that is taken, are not counted
 
 
-class Leaf(NamedTuple):
+class StepLeaf(NamedTuple):
     """A step."""
 
     program: int
@@ -110,18 +110,18 @@ class Leaf(NamedTuple):
     from_host: int
 
 
-def steps(report: Report) -> Block | None:
+def steps(report: Report) -> PageBlock | None:
     """The block `steps`; None if the recording has no programs.
 
     Its JSON: texts, lines (as `Lines.all`), programs (row in the recording, label, runs, num_ipus, left_out: why its tree is not there, or
-    ''), roofs (words, rate) of the matrix unit. Its columns: those of `Node`, with `node_` before, and of `Leaf`, with `leaf_` before.
+    ''), roofs (words, rate) of the matrix unit. Its columns: those of `Node`, with `node_` before, and of `StepLeaf`, with `leaf_` before.
 
     Raises: RecordingError if a tree is damaged.
     """
     if "compilation" not in report.parts:
         return None
     texts = Texts()
-    maker = _Maker(report, texts, Lines(relative_files(report), texts))
+    maker = _RowMaker(report, texts, Lines(relative_files(report), texts))
     programs = report.compilation.programs
     found = {program.row: maker.tree(place, program) for place, program in enumerate(programs) if program.has_tree}
     kept: set[int] = set()
@@ -131,12 +131,12 @@ def steps(report: Report) -> Block | None:
             kept.add(row)
             room -= len(found[row].nodes)
     nodes: list[Node] = []
-    leaves: list[Leaf] = []
+    leaves: list[StepLeaf] = []
     for row in sorted(kept):
         tree = found[row]
         nodes += (node._replace(leaf=node.leaf + len(leaves)) if node.leaf >= 0 else node for node in tree.nodes)
         leaves += tree.leaves
-    return Block(
+    return PageBlock(
         json={
             "texts": texts.all,
             "lines": maker.lines.all,
@@ -157,7 +157,7 @@ def steps(report: Report) -> Block | None:
             "roofs": [{"words": words, "rate": rate} for words, rate in flop_roofs(report.target.machine.ipu)],
         },
         columns=columns_of([f"node_{name}" for name in Node._fields], nodes)
-        | columns_of([f"leaf_{name}" for name in Leaf._fields], leaves, rounded=("leaf_flops",)),
+        | columns_of([f"leaf_{name}" for name in StepLeaf._fields], leaves, rounded=("leaf_flops",)),
     )
 
 
@@ -165,11 +165,11 @@ class _Tree(NamedTuple):
     """Nodes and leaves of one program; rows of leaves count from 0."""
 
     nodes: list[Node]
-    leaves: list[Leaf]
+    leaves: list[StepLeaf]
     cycles: int  # of all runs
 
 
-class _Maker:
+class _RowMaker:
     """Makes the rows of programs."""
 
     def __init__(self, report: Report, texts: Texts, lines: Lines) -> None:
@@ -181,7 +181,7 @@ class _Maker:
     def tree(self, place: int, program: CompiledProgram) -> _Tree:
         """The rows of a program. Args: place: of the program in the list of the block."""
         nodes: list[Node] = []
-        leaves: list[Leaf] = []
+        leaves: list[StepLeaf] = []
         options = self._options.get(program.key)
         total = 0
         for node, kind, depth, times, of_run, assumed in _walked(program, program.counts):
@@ -209,13 +209,13 @@ class _Maker:
             )
         return _Tree(nodes, leaves, total)
 
-    def _leaf(self, node: ProgramLeaf, kind: int, place: int, executions: int, of_run: int, options: PlanOptions | None) -> Leaf:
+    def _leaf(self, node: ProgramLeaf, kind: int, place: int, executions: int, of_run: int, options: PlanOptions | None) -> StepLeaf:
         cycles = node.cycles or BodyCycles()
         step = node.superstep if isinstance(node, OnTileExecute) else None
         collective = node.collective if isinstance(node, GlobalExchange) else None
         call = node.call if isinstance(node, HostExchange) else None
         dtype = dtype_of(step) if step else ""
-        return Leaf(
+        return StepLeaf(
             program=place,
             number=node.leaf,
             kind=kind,

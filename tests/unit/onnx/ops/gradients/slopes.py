@@ -13,7 +13,7 @@ from onnx import helper
 
 from tests.unit.onnx.ops.one_node import prepared
 from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.values import SequenceValue
 
 ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"
@@ -96,7 +96,7 @@ def _function(given: Case) -> tuple[Callable[[list[Any]], tuple[Any, ...]], list
         every = list(given.inputs)
         for position, x in zip(positions, some, strict=True):
             every[position] = x
-        return _floats(run_graph(graph, every, Run(key=jax.random.key(0), bounds={"out0": _MOST_ROWS})))
+        return _floats(run_graph(graph, every, GraphRun(key=jax.random.key(0), bounds={"out0": _MOST_ROWS})))
 
     return function, [jax.tree.map(jnp.asarray, given.inputs[position]) for position in positions]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep import popart
 from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
-from tilestep.popart.session.plan import Plan, plan_of
+from tilestep.popart.session.plan import SessionPlan, plan_of
 from tilestep.popart.tensors import InputShapeInfo
 
 
@@ -94,7 +94,7 @@ def device(num_ipus: int, tiles: int = 16, pattern: str = "full") -> popart.Devi
 
 def planned(
     chain: Chain, chosen: popart.SessionOptions, on: popart.DeviceInfo, *, batches: int = 1, training: bool = True
-) -> tuple[Plan, popart.SGD | None]:
+) -> tuple[SessionPlan, popart.SGD | None]:
     """The plan of a session, and its optimiser."""
     proto, names = chain.proto()
     sgd = popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.5, True)}) if training else None

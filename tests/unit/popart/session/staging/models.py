@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilestep import popart
-from tilestep.popart.session.plan import Plan, plan_of
+from tilestep.popart.session.plan import SessionPlan, plan_of
 from tilestep.popart.tensors import InputShapeInfo
 
 WIDTH = 4
@@ -122,7 +122,7 @@ def plan(
     num_ipus: int = 4,
     manual: bool = False,
     pipelining: bool = False,
-) -> Plan:
+) -> SessionPlan:
     """The plan of a session. Args: chosen: its options; None: those that `manual` and `pipelining` make."""
     return plan_of(
         model.proto,

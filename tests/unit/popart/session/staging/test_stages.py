@@ -12,7 +12,7 @@ import pytest
 from tests.unit.popart.session.staging.models import Placed, ladder, options, plan
 from tilestep import popart
 from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.staging import Staging
 
 
@@ -102,7 +102,7 @@ def test_batch_norms_keep_statistics_in_their_stage() -> None:
 
 
 def test_each_operator_has_the_ipu_and_the_number_of_its_stage() -> None:
-    def places(found: Plan) -> list[tuple[int, int]]:
+    def places(found: SessionPlan) -> list[tuple[int, int]]:
         of_node = {node: (stage.ipu, stage.number) for stage in found.staging.stages for node in stage.nodes}
         return [of_node[node] for node in sorted(of_node)]
 

@@ -15,7 +15,7 @@ from tilestep.figures.reader.causes import path_rows
 from tilestep.figures.rows import relative_lines
 from tilestep.recording.schema import CALLS, EVENT_KINDS
 from tilestep.recording.tables import json_text
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.sections.execution.rows import Numbers, Rows, kept_rows, rows_of
 from tilestep.views.page.sections.execution.run_spans import MOST_UNROLLED, Inside, inside
 from tilestep.views.page.sections.execution.waits import waits
@@ -43,7 +43,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None:
+def execution(report: Report, *, most_events: int = MOST_EVENTS) -> PageBlock | None:
     """The block `execution`; None if nothing ran.
 
     Its columns are in the page's order of events: by lane, then by time. `gap` is a start less the end before it in the lane, and `cycles`
@@ -76,7 +76,7 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
     in_detail = np.unique(rows.run[(rows.run >= 0) & _on_ipus(rows)])
     columns, firsts, counts = _columns(rows, kept, new, of_runs)
     columns["hole"] = _holes(rows, kept, all_waits.unkept)
-    return Block(
+    return PageBlock(
         json={
             "kinds": list(EVENT_KINDS),
             "lanes": [

@@ -11,7 +11,7 @@ from tilestep.figures.reader import Report
 from tilestep.recording.call_tables import calls_of, has_history
 from tilestep.recording.schema import CALLS
 from tilestep.sim.calls import Copy, Dispatch
-from tilestep.views.page.sections.pipeline.tasks import Task
+from tilestep.views.page.sections.pipeline.tasks import DoneTask
 
 MOST_CALLS: Final = 300_000  # that a page reads for it
 
@@ -70,7 +70,7 @@ def flows_of(report: Report, wanted: Collection[int]) -> Mapping[int, RunFlow] |
     return found
 
 
-def needs_of(tasks: Sequence[Task], flows: Mapping[int, RunFlow] | None) -> tuple[tuple[int, ...], ...]:
+def needs_of(tasks: Sequence[DoneTask], flows: Mapping[int, RunFlow] | None) -> tuple[tuple[int, ...], ...]:
     """For each task the tasks before it, by their places, whose results it takes."""
     if flows is None:
         return _chain(tasks)
@@ -82,7 +82,7 @@ def needs_of(tasks: Sequence[Task], flows: Mapping[int, RunFlow] | None) -> tupl
     return tuple(found)
 
 
-def _chain(tasks: Sequence[Task]) -> tuple[tuple[int, ...], ...]:
+def _chain(tasks: Sequence[DoneTask]) -> tuple[tuple[int, ...], ...]:
     """As if each stage took from the one before it."""
     place: dict[tuple[str, int, int], int] = {}
     stages = sorted({task.stage for task in tasks})
@@ -106,7 +106,7 @@ def _chain(tasks: Sequence[Task]) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def kept_bytes(tasks: Sequence[Task], flows: Mapping[int, RunFlow] | None) -> Mapping[int, int]:
+def kept_bytes(tasks: Sequence[DoneTask], flows: Mapping[int, RunFlow] | None) -> Mapping[int, int]:
     """For each stage the bytes on one IPU that it keeps of one microbatch from forward to backward; of the largest microbatch.
 
     They are the arguments of its backward that its forward took or made, and that no other microbatch takes. A stage whose forward and

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilestep.figures.reader import Report
-from tilestep.views.page.block import Block
+from tilestep.views.page.block import PageBlock
 from tilestep.views.page.sections.pipeline.flow import RunFlow, flows_of, kept_bytes, needs_of
-from tilestep.views.page.sections.pipeline.tasks import Task, Update, Updates, updates_of
+from tilestep.views.page.sections.pipeline.tasks import DispatchedUpdate, DoneTask, Updates, updates_of
 from tilestep.views.page.sections.pipeline.timing import Times, is_serial, simulated, slots, stash
 from tilestep.views.page.sections.pipeline.update_timeline import GROUPS, WAITS, Happened, happened
 
@@ -40,7 +40,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def pipeline(report: Report) -> Block | None:
+def pipeline(report: Report) -> PageBlock | None:
     """The block `pipeline`; None if no run of the recording is of a pipeline's stage.
 
     Its columns have a row for each task, piece and gap, all of update after update: `json["updates"]` says how many.
@@ -56,7 +56,7 @@ def pipeline(report: Report) -> Block | None:
     columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
     texts: dict[str, int] = {}
     documents = [_update(report, updates, update, flows, devices, kinds, columns, texts) for update in updates.shown]
-    return Block(
+    return PageBlock(
         json={
             "total": updates.total,
             "in_detail": updates.in_detail,
@@ -81,7 +81,7 @@ _COLUMNS: Final = (
 )
 
 
-def _devices(tasks: Sequence[Task]) -> dict[tuple[int, ...], list[int]]:
+def _devices(tasks: Sequence[DoneTask]) -> dict[tuple[int, ...], list[int]]:
     """The devices with their stages, those of the first stages first."""
     stages: dict[tuple[int, ...], set[int]] = {}
     for task in tasks:
@@ -95,7 +95,7 @@ def _devices(tasks: Sequence[Task]) -> dict[tuple[int, ...], list[int]]:
 def _update(
     report: Report,
     updates: Updates,
-    update: Update,
+    update: DispatchedUpdate,
     flows: Mapping[int, RunFlow] | None,
     devices: Mapping[tuple[int, ...], Sequence[int]],
     kinds: Sequence[str],
@@ -144,7 +144,7 @@ def _append(columns: Mapping[str, list[int]], names: Sequence[str], values: Sequ
         columns[name].append(value)
 
 
-def _bounds(update: Update, found: Happened | None) -> tuple[list[int], list[int]]:
+def _bounds(update: DispatchedUpdate, found: Happened | None) -> tuple[list[int], list[int]]:
     """(begin, end) of each task in cycles since the update's begin; -1: unknown."""
     begins, ends = [-1] * len(update.tasks), [-1] * len(update.tasks)
     for piece in [] if found is None else [piece for pieces in found.pieces.values() for piece in pieces]:
@@ -155,13 +155,13 @@ def _bounds(update: Update, found: Happened | None) -> tuple[list[int], list[int
     return begins, ends
 
 
-def _measured(updates: Updates, task: Task) -> int:
+def _measured(updates: Updates, task: DoneTask) -> int:
     """A task's own cycles; -1 if one of its runs has no events."""
     cycles = [int(updates.cycles[run]) for run in task.runs]
     return -1 if min(cycles) < 0 else sum(cycles)
 
 
-def _cycles(updates: Updates, task: Task) -> float:
+def _cycles(updates: Updates, task: DoneTask) -> float:
     """A task's own cycles, or the mean of its programs' runs."""
 
     def of(run: int) -> float:
@@ -171,14 +171,14 @@ def _cycles(updates: Updates, task: Task) -> float:
     return sum(map(of, task.runs))
 
 
-def _waiting(times: Times, update: Update, devices: Mapping[tuple[int, ...], Sequence[int]]) -> dict[str, Any]:
+def _waiting(times: Times, update: DispatchedUpdate, devices: Mapping[tuple[int, ...], Sequence[int]]) -> dict[str, Any]:
     """whole: its time; bubble; busy: of each device."""
     order = list(dict.fromkeys(task.ipus for task in update.tasks))
     busy = dict(zip(order, times.busy, strict=True))
     return {"whole": times.whole, "bubble": times.bubble, "busy": [busy.get(ipus) for ipus in devices]}
 
 
-def _stages(report: Report, updates: Updates, tasks: Sequence[Task], flows: Mapping[int, RunFlow] | None) -> list[dict[str, Any]]:
+def _stages(report: Report, updates: Updates, tasks: Sequence[DoneTask], flows: Mapping[int, RunFlow] | None) -> list[dict[str, Any]]:
     """Of each stage: ipus, cycles of one task by kind, forward and backward of one microbatch together, bytes, and programs."""
     last = next((update for update in reversed(updates.shown) if update.trains), updates.shown[-1])
     kept = kept_bytes(last.tasks, flows)

@@ -36,7 +36,7 @@ MOST_TASKS: Final = 40_000  # of a page
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class DoneTask:
     """One thing that one device did for an update.
 
     Attributes:
@@ -62,7 +62,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Update:
+class DispatchedUpdate:
     """What was dispatched together for one update of the parameters, or for one pass without one.
 
     Attributes:
@@ -72,7 +72,7 @@ class Update:
     """
 
     number: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[DoneTask, ...]
     in_detail: bool
 
     @property
@@ -96,7 +96,7 @@ class Updates:
 
     total: int
     in_detail: int
-    shown: tuple[Update, ...]
+    shown: tuple[DispatchedUpdate, ...]
     cycles: Numbers
     mean_cycles: Mapping[tuple[int, int], float]
     programs: Numbers
@@ -120,7 +120,7 @@ def updates_of(report: Report) -> Updates | None:
     sizes = np.diff(begins)
     kinds = {int(text): str(report.tables.strings[text]) for text in np.unique(columns["task"][rows]).tolist() if text >= 0}
     shown = tuple(
-        Update(
+        DispatchedUpdate(
             number=number,
             tasks=_tasks(columns, rows[by_update[begins[number] : begins[number + 1]]], places, kinds),
             in_detail=bool(whole[number]),
@@ -214,7 +214,7 @@ class _Places:
         return self._own(run) if self._first[run] >= 0 else self._known.get(self._key(run), ())
 
 
-def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds: Mapping[int, str]) -> tuple[Task, ...]:
+def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds: Mapping[int, str]) -> tuple[DoneTask, ...]:
     # Loads and stores of parameters have no number: those between which the stage did something else are several tasks.
     runs: dict[tuple[int, str, int, tuple[int, ...], int], list[int]] = {}
     latest: dict[int, str] = {}
@@ -230,7 +230,7 @@ def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds
     forward = {stage for stage, kind, *_ in runs if LETTERS.get(kind) == "F"}
     fused = forward - backward if backward or any(LETTERS.get(kind) == "U" for _, kind, *_ in runs) else set[int]()
     return tuple(
-        Task(
+        DoneTask(
             stage=stage,
             kind=kind,
             microbatch=microbatch,

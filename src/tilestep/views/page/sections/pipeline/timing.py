@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tilestep.views.page.sections.pipeline.tasks import Task
+from tilestep.views.page.sections.pipeline.tasks import DoneTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Times:
         return 1 - sum(self.busy) / time if time else 0.0
 
 
-def simulated(tasks: Sequence[Task], needs: Sequence[Sequence[int]], costs: Sequence[float]) -> Times:
+def simulated(tasks: Sequence[DoneTask], needs: Sequence[Sequence[int]], costs: Sequence[float]) -> Times:
     """The times of tasks that devices begin in the order of dispatch, each when its device is free and its needs have ended.
 
     Transfers take no time. A schedule that takes one microbatch after the other waits for the microbatch before.
@@ -60,7 +60,7 @@ def simulated(tasks: Sequence[Task], needs: Sequence[Sequence[int]], costs: Sequ
     return Times(begin=tuple(begin), end=tuple(end), busy=tuple(busy.values()))
 
 
-def is_serial(tasks: Sequence[Task]) -> bool:
+def is_serial(tasks: Sequence[DoneTask]) -> bool:
     """Whether each microbatch has passed all stages before the next one begins, in the order of dispatch."""
     numbers = [task.microbatch for task in tasks if task.letter in ("F", "B", "I", "W")]
     if len(set(numbers)) < 2 or len({task.ipus for task in tasks}) < 2:
@@ -68,12 +68,12 @@ def is_serial(tasks: Sequence[Task]) -> bool:
     return all(a <= b for a, b in pairwise(numbers))
 
 
-def slots(task: Task, update: float) -> float:
+def slots(task: DoneTask, update: float) -> float:
     """The slots of a task in a picture of a schedule. Args: update: slots of an update."""
     return update if task.letter == "U" else 2.0 if task.both else 1.0
 
 
-def stash(tasks: Sequence[Task], stage: int) -> list[int]:
+def stash(tasks: Sequence[DoneTask], stage: int) -> list[int]:
     """How many microbatches a stage keeps, after each change of that.
 
     Forward and a load keep one more, backward and a store one less; of backward in two parts the weights' part.

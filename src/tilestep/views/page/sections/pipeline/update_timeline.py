@@ -11,7 +11,7 @@ import numpy as np
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.causes import NOT_RECORDED, wait_reason
 from tilestep.figures.reader.events import Event, Lane
-from tilestep.views.page.sections.pipeline.tasks import OWN, Task, Update
+from tilestep.views.page.sections.pipeline.tasks import OWN, DispatchedUpdate, DoneTask
 
 WAITS: Final = ("stage", "transfer", "host", "load", "end", "unknown", "unkept")  # why a device waits
 GROUPS: Final = ("own", "host", "ipus", "other")  # what a device does: own work, with the host, between IPUs, programs of no stage
@@ -55,7 +55,7 @@ class Happened:
     gaps: Mapping[tuple[int, ...], Sequence[Gap]]
 
 
-def happened(report: Report, update: Update) -> Happened:
+def happened(report: Report, update: DispatchedUpdate) -> Happened:
     """What the first IPU of each device did between the begin and the end of an update in detail."""
     events = report.execution.events
     place = {run: index for index, task in enumerate(update.tasks) for run in task.runs}
@@ -129,5 +129,5 @@ def _why(cause: Event | None) -> str:
     return "transfer" if cause.kind in _WITH_HOST or cause.lane.kind not in ("ipu", "io") else "stage"
 
 
-def _lane(report: Report, task: Task) -> Lane:
+def _lane(report: Report, task: DoneTask) -> Lane:
     return report.execution.lane("ipu", task.ipus[0])
