@@ -155,10 +155,11 @@ def test_what_is_explained_alone_names_no_keys(open_page: OpenPage) -> None:
     assert len(page.evaluate(TIP)[1]) == 1
 
 
-@pytest.mark.parametrize(("reloads", "others", "samples"), [(False, False, 512), (False, True, None), (True, False, 512)])
-def test_a_warm_step_is_told_as_the_summary_tells_it(open_page: OpenPage, reloads: bool, others: bool, samples: int | None) -> None:
-    counts = {"key": 1, "steps": 9, "step_cycles": 1_330_000, "set_up_cycles": 1_330_000_000}
-    steady = Steady(label="program group 'train'", unit="step", samples=samples, reloads=reloads, others=others, **counts)
+@pytest.mark.parametrize(
+    "told", [{"samples": 512}, {"samples": None, "others": True, "between_share": 0.75}, {"samples": 512, "reloads": True}]
+)
+def test_a_warm_step_is_told_as_the_summary_tells_it(open_page: OpenPage, told: dict[str, Any]) -> None:
+    steady = Steady(label="program group 'train'", unit="step", key=1, steps=9, step_cycles=1_330_000, set_up_cycles=1_330_000_000, **told)
     report = said(steady=steady)
     shown = re.sub(r"[\d.,]+ ", "# ", open_page(report, "findings").inner_text(".steady"))
     assert shown == re.sub(r"[\d.,]+ ", "# ", steady.text(1e6))

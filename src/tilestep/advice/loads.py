@@ -23,9 +23,7 @@ from tilestep.advice.single_operations import (
     staged,
     staged_text,
     staged_ways,
-    take_results,
     taking_turns,
-    turns_text,
 )
 from tilestep.advice.source_lines import in_loop
 from tilestep.figures.quantities import count_text, names_text, share_text
@@ -131,9 +129,7 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
         return staged_text(part, shares), shares, staged_ways(part)
     ways = single_ways(figures, part, evidence) if evidence else ()
     on_cpu = evidence is None or _may_go(figures, part, evidence)
-    reads = evidence is not None and take_results({key for unit in part for key in unit.keys}, evidence)
-    turns = turns_text(*taking_turns(figures, part, evidence))
-    return single_text(part, shares, on_cpu=on_cpu, reads=reads, copies=_copies_arrays(part, evidence), turns=turns), shares, ways
+    return single_text(figures, part, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
 
 
 def _copies_arrays(units: Sequence[Loaded], evidence: Evidence | None) -> bool:

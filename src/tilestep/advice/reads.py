@@ -13,7 +13,7 @@ from tilestep.advice.jits import jit_of
 from tilestep.advice.lines import most
 from tilestep.advice.phrases import one_or, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.source_lines import needed_at
+from tilestep.advice.source_lines import needed_at, tested_at
 from tilestep.figures.quantities import bytes_text, count_text, names_text, share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.recording.edits.reads import asked_of, read_at_the_end, read_of_last_run, without_results
@@ -21,6 +21,7 @@ from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import Script, in_turn, used
 from tilestep.sim.calls import Dispatch, Forget, Read
 
+_TEST = "test the results of {} on the IPU (lax.while_loop), or only at every tenth call"
 _LEAST_RETURNS = 3  # a program that ran less often may be used after the profile
 
 
@@ -107,6 +108,8 @@ def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         if for_functions:
             names = names_text(sorted(frozenset[str]().union(*needed.values())), most=3)
             edit, text = f"if {names} got results of {label} once, after its last run", f"{text}, for {names}."
+        elif line is not None and tested_at(line):
+            edit, text = _TEST.format(label), f"{text}, to decide what comes next."
         else:
             edit = f"read results of {label} once, after its last run"
             text += ": read them rarely, or work out on the IPU what is needed of them, and read that."
@@ -155,7 +158,7 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             f"IPU {figures.busiest_ipu}, the busiest, is idle {share} of emulated time, and the host reads results before it "
             "dispatches more: read them later, or rarely."
         )
-        if figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles:
+        if not figures.idle_cycles or (evidence is None and figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles):
             return
     finding = Finding(kind="idle", text=text)
     often = max((p for p in figures.programs if p.origin == "user"), key=lambda program: program.runs, default=None)
@@ -171,6 +174,9 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if read_at is None and line is not None:
         finding = replace(finding, text=f"{text} The line is where {name} is called.")
     ways = [Way(edit="read results after the last call", change=later, how="replayed", line=read_at)]
+    if read_at is not None and tested_at(read_at):
+        finding = replace(finding, text=finding.text.replace(": read them later, or rarely", ", to decide what comes next"))
+        ways = [replace(ways[0], edit=_TEST.format(name), how="about", basis="as if none were read between the calls")]
     if mostly and often.runs > 1:
         loop = _loop(often, name, evidence)
         ways += [loop]

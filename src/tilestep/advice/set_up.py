@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Literal
@@ -27,6 +27,7 @@ Unit = Literal["run", "step"]
 _DOMINATES: Final = 0.5  # of emulated time
 _LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
 _RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
+_BETWEEN: Final = 0.1  # of a step: less is not worth its words
 _MOST: Final = 1024  # times as many steps
 
 
@@ -40,6 +41,7 @@ class Steady:
         key: of the program, or of one of the group.
         steps: that were done.
         step_cycles: of one, once the system is warm.
+        between_share: of a step, what programs that are no part of it take between steps, with their loads; None: hardly anything.
         set_up_cycles: emulated time beside all of them: loads, first arguments, what runs before and after.
         others: whether programs are among that which ran first when steps were under way, such as an evaluation: they may come again.
         samples: of a step; None: unknown.
@@ -57,6 +59,7 @@ class Steady:
     step_cycles: int
     set_up_cycles: int
     samples: int | None
+    between_share: float | None = None
     low_cycles: int | None = None
     high_cycles: int | None = None
     widest: str = ""
@@ -78,6 +81,8 @@ class Steady:
         items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
         beside = "set-up and other programs" if self.others else "set-up"
         warm = "with the loads of its programs, which other programs evict" if self.reloads else "once warm"
+        if self.between_share is not None:
+            warm += f", {share_text(self.between_share, 1)} of it for other programs between steps and their loads"
         return f"A step takes {step} {warm}, {beside} {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
 
     def items_a_second(self, clock_hz: float) -> float | None:
@@ -92,6 +97,7 @@ class Steady:
             "key": self.key,
             "steps": self.steps,
             "step_cycles": self.step_cycles,
+            "between_share": self.between_share,
             "set_up_cycles": self.set_up_cycles,
             "samples": self.samples,
             "items_a_second": self.items_a_second(clock_hz),
@@ -131,9 +137,19 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
         return None
     places = tuple(turns.starts)
     known = places.index(half.end)
-    cycles = half.cycles / sum(turns.starts[at] for at in places[known - half.count : known])
-    found = _steady(figures, evidence, turns, cycles, turns.starts, _spent(figures, half), _waited(evidence, half))
-    return replace(found, reloads=reloads)
+    steps = sum(turns.starts[at] for at in places[known - half.count : known])
+    found = _steady(figures, evidence, turns, half.cycles / steps, turns.starts, _spent(figures, half), _waited(evidence, half))
+    return replace(found, reloads=reloads, between_share=None if reloads else _between(half, turns.members))
+
+
+def _between(half: Turns, members: Collection[int]) -> float | None:
+    """The share of other programs in some turns, with loads: a member that nothing evicts is not loaded again. None: hardly anything."""
+    total = 0
+    for key, totals in (half.sums or {}).items():
+        if totals.cycles:
+            slowest = max(totals.cycles.values(), key=_busy)
+            total += slowest.get("load", 0) if key in members else _busy(slowest)
+    return min(total / half.cycles, 1.0) if total > _BETWEEN * half.cycles else None
 
 
 def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Line
 from tilestep.advice.limits import PRODUCTS
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, group_text, shares_text
 from tilestep.advice.proposal import Way
-from tilestep.advice.source_lines import yields_at
-from tilestep.figures.quantities import names_text
+from tilestep.advice.source_lines import jittable_at, yields_at
+from tilestep.figures.quantities import names_text, share_text
 from tilestep.figures.records import Figures, Origin
 from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.edits.relocate import merged, on_cpu, passed_straight
@@ -77,6 +78,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
 
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
+_MOST_OF_THEM: Final = 0.5  # of single operations, by what their loads take
 Shares = tuple[tuple[Line, float], ...]
 
 
@@ -131,12 +133,25 @@ def taking_turns(figures: Figures, units: Sequence[Loaded], evidence: Evidence |
     return (turning, users) if turning else ([], [])
 
 
-def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, reads: bool, copies: bool, turns: str = "") -> str:
+def _unjitted(figures: Figures, shares: Shares, evidence: Evidence) -> str:
+    """A sentence about the function that runs most single operations, if jit can be around it; '' if there is none."""
+    runs = evidence.host_lines.runs
+    own = {jittable_at(line) for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
+    parts: dict[tuple[str, Line], float] = {}
+    for line, share in shares:
+        if (function := jittable_at(line)) is not None and function not in own:
+            parts[function] = parts.get(function, 0.0) + share
+    (name, line), share = max(parts.items(), key=lambda item: item[1], default=(("", None), 0.0))
+    return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _MOST_OF_THEM else ""
+
+
+def single_text(figures: Figures, units: Sequence[Loaded], shares: Shares, evidence: Evidence | None, *, on_cpu: bool, copies: bool) -> str:
     """What a sentence goes on with about single operations.
 
-    Args: on_cpu: whether they can run there. reads: whether what they take has to be read for that. copies: whether one copies an array of
-    the host. turns: what is said of those that take turns with a function of the user's.
+    Args: shares: of the lines that run them. on_cpu: whether they can run there. copies: whether one copies an array of the host.
     """
+    reads = evidence is not None and take_results({key for unit in units for key in unit.keys}, evidence)
+    turns = turns_text(*taking_turns(figures, units, evidence))
     elsewhere = f", or {_on_cpu('it' if len(units) == 1 else 'they', len(units), reads=reads)}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
     straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
@@ -149,9 +164,10 @@ def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, reads:
         )
     names = names_text(list(dict.fromkeys(unit.name for unit in units)), most=2)
     count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
+    jit = "" if evidence is None else _unjitted(figures, shares, evidence)
     return (
         f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
-        f"jitted function{elsewhere}.{turns}{straight}{where}"
+        f"jitted function{elsewhere}.{turns}{straight}{where}{jit}"
     )
 
 

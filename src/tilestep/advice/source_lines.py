@@ -16,6 +16,9 @@ _LOOKS: Final = frozenset({  # functions that fetch values, or only look at them
     "float", "format", "info", "int", "item", "len", "list", "log", "map", "max", "mean", "min", "print", "range", "round",
     "set_description", "set_postfix", "sorted", "stack", "str", "sum", "tolist", "tree_map", "tuple", "warning", "write", "writerow", "zip",
 })  # fmt: skip
+_OF_HOST: Final = frozenset({  # names in functions that cannot be jitted: of what reads, writes, or computes on the host
+    "append", "block_until_ready", "device_get", "float", "input", "item", "np", "numpy", "open", "pd", "print", "random", "tolist", "write"
+})  # fmt: skip
 
 
 def in_loop(line: Line, inside: ast.expr) -> bool:
@@ -57,15 +60,34 @@ def _named_values(each: ast.stmt) -> list[tuple[str, ast.expr]]:
 def needed_at(lines: Iterable[Line], *functions: str) -> dict[tuple[str, int], frozenset[str]]:
     """Those of some lines at which values are read that give them to functions, such as an evaluation or a checkpoint, with their names.
 
-    Args: functions: that count for no such.
+    Args: lines: those at which `tested_at` is true count for none. functions: that count for no such.
     """
-    found = {(line.file, line.number): (called_at(line) | _given_by(line)) - _LOOKS - {*functions} for line in lines}
+    known = (line for line in lines if not tested_at(line))
+    found = {(line.file, line.number): (called_at(line) | _given_by(line)) - _LOOKS - {*functions} for line in known}
     return {line: names for line, names in found.items() if names}
 
 
 def _given_by(line: Line) -> frozenset[str]:
     """The names of functions that get what a line gives a name, further down in the same function."""
-    nodes = nodes_of(source_text(line.file) or "")
+    names, below = _named_by(line)
+    calls = (node for node in below if isinstance(node, ast.Call))
+    given = [(last_name(call.func), [*call.args, *(each.value for each in call.keywords)]) for call in calls]
+    return frozenset(name for name, values in given if name and any(_has_one(value, names) for value in values))
+
+
+def tested_at(line: Line) -> bool:
+    """Whether what is read on a line decides what the program does next: a test is on it, or further down in the same function."""
+    names, below = _named_by(line)
+    tests = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.If | ast.While)]
+    on_line = [node for node in tests if _is_on(node.test, line)]
+    if any(_is_on(each, line) for node in on_line for body in node.body for each in ast.walk(body) if isinstance(each, ast.Call)):
+        return False  # 'if step % 10 == 0: print(loss)' on one line
+    return bool(on_line) or any(node in below and _has_one(node.test, names) for node in tests)
+
+
+def _named_by(line: Line) -> tuple[set[str], list[ast.expr | ast.stmt]]:
+    """The names that a line gives to values, and what stands further down in the same function."""
+    nodes = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.expr | ast.stmt)]
     names = {
         each.id
         for node in nodes
@@ -74,11 +96,28 @@ def _given_by(line: Line) -> frozenset[str]:
         for each in ast.walk(target)
         if isinstance(each, ast.Name)
     }
-    around = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_on(node, line)]  # outer ones first
-    end = around[-1].end_lineno if around else None
-    calls = (node for node in nodes if isinstance(node, ast.Call) and line.number < node.lineno <= (end or node.lineno))
-    given = [(last_name(call.func), [*call.args, *(each.value for each in call.keywords)]) for call in calls]
-    return frozenset(name for name, values in given if name and any(_has_one(value, names) for value in values))
+    around = function_at(line)
+    end = None if around is None else around.end_lineno
+    return names, [node for node in nodes if line.number < node.lineno <= (end or node.lineno)]
+
+
+def function_at(line: Line) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function that a line is in the body of."""
+    nodes = nodes_of(source_text(line.file) or "")
+    around = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return next((node for node in reversed(list(around)) if _begin(node.body[0])[0] <= line.number <= _end(node)[0]), None)
+
+
+def jittable_at(line: Line) -> tuple[str, Line] | None:
+    """The function that a line is in, and its line, if nothing in its text needs the host; None otherwise, and for methods."""
+    function = function_at(line)
+    if function is None or isinstance(function, ast.AsyncFunctionDef):
+        return None
+    nodes = nodes_of(source_text(line.file) or "")
+    used = {last_name(node) for node in ast.walk(function) if isinstance(node, ast.expr)}
+    is_method = any(function in node.body for node in nodes if isinstance(node, ast.ClassDef))
+    waits = any(isinstance(node, ast.Yield | ast.YieldFrom | ast.While | ast.Try | ast.With) for node in ast.walk(function))
+    return None if is_method or waits or used & _OF_HOST else (function.name, Line(file=line.file, number=function.lineno))
 
 
 def _has_one(value: ast.expr, names: set[str]) -> bool:

@@ -239,6 +239,32 @@ def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:
     assert finding.line.file.endswith("test_loads.py")
 
 
+def spread(state: Any) -> Any:
+    centred = state - jnp.mean(state)
+    return jnp.sqrt(jnp.mean(centred * centred))
+
+
+def printed_spread(state: Any) -> Any:
+    print(jnp.mean(state))
+    return jnp.sqrt(jnp.mean(jnp.square(state - jnp.mean(state))))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"), [(spread, True), (printed_spread, False), (jax.jit(spread), False)], ids=["pure", "prints", "jitted"]
+)
+def test_a_function_that_no_jit_is_around_is_named(function: Callable[[Any], Any], told: bool) -> None:
+    def program() -> Any:
+        state: Any = jax.device_put(np.ones((64, 64), np.float32), jax.devices("ipu")[0])
+        step = jax.jit(jnp.tanh)
+        for _ in range(4):
+            state = step(state)
+            function(state * 2 + 1)
+        return state
+
+    said = re.compile(r" spread \(test_loads\.py:\d+\) runs \d\d % of them outside of jit: jax\.jit\(spread\)\.$")
+    assert any(said.search(finding.text) for finding in of_kind(profiled(program), "loads")) == told
+
+
 def decaying(*, static: bool) -> Callable[[], Any]:
     """Steps whose size is a static argument, or an array."""
 

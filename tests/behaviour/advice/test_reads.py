@@ -94,5 +94,47 @@ def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> 
     assert of_kind(profiled(training(read_every=4)), "needed") == []
 
 
+def converging(form: str) -> Callable[[], Any]:
+    """Steps of which the host reads a number, to end when it is small, or to print it."""
+
+    def step(state: Any) -> Any:
+        state = state - 1e-3 * jnp.tanh(state @ state)
+        return state, jnp.abs(state).mean()
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=0)
+        state: Any = jax.device_put(STATE, jax.devices("ipu")[0])
+        seen: list[float] = []
+        for number in range(STEPS):
+            state, size = jitted(state)
+            if form == "test":
+                if abs(float(size)) < 1e-9:
+                    break
+            elif form == "test below":
+                now = float(size)
+                if now < 1e-9:
+                    break
+            elif form == "one line":
+                if number % 2 == 0: seen.append(float(size))  # fmt: skip  # noqa: E701
+            else:
+                seen.append(float(size))
+        return state
+
+    return program
+
+
+@pytest.mark.parametrize("form", ["test", "test below", "one line", "list"])
+def test_what_decides_when_to_end_is_not_told_to_be_read_after_the_end(form: str) -> None:
+    [found] = of_kind(profiled(converging(form)), "idle")
+    tests, reads = (
+        "test the results of jit_step on the IPU (lax.while_loop), or only at every tenth call",
+        "read results after the last call",
+    )
+    assert found.edit == (tests if form.startswith("test") else reads)
+    assert found.text.endswith(": read them later, or rarely." if found.edit == reads else ", to decide what comes next.")
+    assert found.gain is not None
+    assert found.gain.how == ("replayed" if found.edit == reads else "about")
+
+
 def evaluated(state: Any) -> float:
     return float(np.abs(np.asarray(state)).mean())

@@ -235,6 +235,22 @@ def test_a_program_that_each_run_loads_anew_has_no_steady_state(host: Host) -> N
     assert all(finding.kind != "set-up" for finding in profile.findings)
 
 
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_what_runs_between_steps_is_told_apart_from_them(host: Host, evaluates: bool) -> None:
+    begin = begin_history(host.system)
+    step, other = program(superstep(500), name="jit_step"), program(superstep(5), name="jit_loss")
+    for number in range(40):
+        host.run(step)
+        if evaluates and number % 4 == 3:
+            host.run(other)
+    steady = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin)).steady
+    assert steady is not None
+    assert (steady.between_share is not None) == evaluates
+    assert (" of it for other programs between steps and their loads" in steady.text(1e6)) == evaluates
+    if steady.between_share is not None:
+        assert steady.step_cycles * (1 - steady.between_share) == pytest.approx(521, rel=0.1)
+
+
 @pytest.mark.parametrize("evicted", [True, False])
 def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(host: Host, evicted: bool) -> None:
     begin = begin_history(host.system)

@@ -75,6 +75,7 @@ function steady(found) {
       ? []
       : [" (", valueOf(found.low_cycles, "cycles", "findings.sure"), " to ", valueOf(found.high_cycles, "cycles", "findings.sure"), `; widest: ${found.widest})`]),
     found.reloads ? " with the loads of its programs, which other programs evict, " : " once warm, ",
+    ...(found.between_share === null ? [] : [valueOf(found.between_share, "share", "findings.between"), " of it for other programs between steps and their loads, "]),
     found.others ? "set-up and other programs " : "set-up ",
     valueOf(found.set_up_cycles, "cycles", "findings.set_up"),
     ...(found.items_a_second === null ? [] : [": ", valueOf(Math.round(found.items_a_second), "count", "findings.rate"), " items a second"]),

@@ -30,6 +30,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.step": "Cycles from one step to the next once nothing more is loaded or put on the IPU, from the journal.",
         "findings.sure": "An end of the 80 % interval of a step: the cost model's errors of kinds of work, by their shares of warm steps.",
         "findings.samples": "What the loop says of its batch, or the first size that all arguments share which are new at each run.",
+        "findings.between": "Of a step, what programs that are no part of it take, and the loads that they cause.",
         "findings.rate": "Items of a step by the time that it takes once warm.",
         "findings.set_up": "Cycles before and beside the steady runs.",
         "findings.runs": "How often the program ran, or the step was done.",
@@ -74,6 +75,9 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
     }
 )
 _HOW: Final = get_args(How)
+_STEADY: Final = (  # numbers of a warm step
+    *("steps", "step_cycles", "between_share", "set_up_cycles", "samples", "items_a_second", "low_cycles", "high_cycles"),
+)
 _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 
 
@@ -84,9 +88,10 @@ def findings(report: Report) -> PageBlock | None:
     (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, then (null, or the share that it
     saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
     basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
-    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples,
-    items_a_second, others, reloads, low_cycles, high_cycles, widest} or null, ended_by (what ended the program before its own end; '':
-    nothing), sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (the engine options that were set).
+    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, between_share (null: hardly any),
+    set_up_cycles, samples, items_a_second, others, reloads, low_cycles, high_cycles, widest} or null, ended_by (what ended the program
+    before its own end; '': nothing), sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (engine options that were
+    set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -101,10 +106,7 @@ def findings(report: Report) -> PageBlock | None:
             "together": _together(document.get("together")),
             "steady": {
                 **{name: text_in(steady, name) for name in ("label", "unit", "widest")},
-                **{
-                    name: number_in(steady, name)
-                    for name in ("steps", "step_cycles", "set_up_cycles", "samples", "items_a_second", "low_cycles", "high_cycles")
-                },
+                **{name: number_in(steady, name) for name in _STEADY},
                 **{name: steady.get(name) is True for name in ("others", "reloads")},
             }
             if isinstance(steady, dict)
