@@ -39,7 +39,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         return
     spent = {p.key: sum(family.total for family in p.families if family.family in _SUMS) for p in figures.programs}
     key = max(spent, key=lambda key: spent[key], default=None)
-    if key is None or spent[key] < LEAST_SHARE * figures.emulated_cycles or key not in evidence.programs:
+    if key is None or spent[key] < LEAST_SHARE * figures.rest_cycles or key not in evidence.programs:
         return
     program = evidence.programs[key]
     found = [leaf for leaf in leaves(program.body) if isinstance(leaf, Collective) and leaf.kind in _SUMS]
@@ -66,7 +66,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         within=f"compute in float16 in {label}",
     )
     if gradients is not None and {leaf.name for leaf in found} <= gradients:
-        rest = max(figures.emulated_cycles - spent[key], 1)
+        rest = max(figures.rest_cycles - spent[key], 1)
         count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
         smaller = ", or in a smaller dtype" if sizes else ""
         text = f"{exchanges}: exchange gradients after several steps (gradient accumulation){smaller}."

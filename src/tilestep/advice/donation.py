@@ -95,7 +95,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
-    worth_it = LEAST_SHARE * (figures.emulated_cycles if evidence is None else figures.rest_cycles)
+    worth_it = LEAST_SHARE * figures.emulated_cycles if evidence is None else 1  # a replay knows what the link's latencies take
     streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
     streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:
@@ -188,7 +188,7 @@ def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence |
     if jit.line is not None and call not in (None, jit.line):
         text += f" It is called at {call}."
     finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
-    return Proposal(finding=finding, ways=(way,))
+    return Proposal(finding=finding, ways=(way,), only_with_gain=True)
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

@@ -71,7 +71,7 @@ def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX, 
     if longest is None or not longest.families or not longest.families[0].total:
         return
     whole = superstep_cycles(longest)
-    if whole < LEAST_SHARE * figures.emulated_cycles:
+    if whole < LEAST_SHARE * figures.rest_cycles:
         return
     family = longest.families[0]
     if family.family == "host call" and _of_interpreter(evidence, longest.key) is not None:
@@ -156,7 +156,7 @@ def interpreted(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     for profile in figures.programs:
         line = _of_interpreter(evidence, profile.key)
         spent = sum(family.total for family in profile.families if family.family == "host call")
-        if line is not None and spent >= LEAST_SHARE * figures.emulated_cycles:
+        if line is not None and spent >= LEAST_SHARE * figures.rest_cycles:
             text = (
                 f"{figures.label(profile.key)} interprets a Pallas kernel at {line}, whose loads and stores call the host: these "
                 f"{share_text(spent, figures.emulated_cycles)} of emulated time are an interpreter's, and no kernel's on an IPU."

@@ -153,11 +153,7 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         )
     else:
         # Not all of it is for the host: another IPU may still work when this one has nothing more to do.
-        share = share_text(figures.idle_cycles, figures.emulated_cycles)
-        text = (
-            f"IPU {figures.busiest_ipu}, the busiest, is idle {share} of emulated time, and the host reads results before it "
-            "dispatches more: read them later, or rarely."
-        )
+        text = "The host reads results before it dispatches more, and the IPUs wait meanwhile: read them later, or rarely."
         if not figures.idle_cycles or (evidence is None and figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles):
             return
     finding = Finding(kind="idle", text=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from tilestep.advice.batch import batches, with_batch
@@ -59,7 +59,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     thin = profile.families[0].family in PRODUCTS and filled < _FILLED
     if not thin and sum(family.sync for family in profile.families) < _SYNC * superstep_cycles(profile):
         return
-    larger = _larger(evidence, profile, program, source)
+    larger = _larger(evidence, profile, program, source, _most_behind_each_other(figures, evidence, profile))
     if larger is None:
         return
     batch, factor, planned, indices = larger
@@ -158,19 +158,30 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
     return sum(leaf.flops for leaf in products) / possible if possible else 1.0
 
 
-def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
-    """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
+def _most_behind_each_other(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> int:
+    """The most runs of a program between which no other of the user's runs, such as an epoch's: a larger batch has no more samples."""
+    own = {program.key for program in figures.programs if program.origin == "user"}
+    keys = groupby(call.key for call in evidence.dispatches if call.key in own)
+    counts = [sum(1 for _ in runs) for key, runs in keys if key == profile.key]
+    return max(counts) if len(counts) > 1 and max(counts) > 1 else _FACTORS[-1]
+
+
+def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source, most: int) -> _Larger | None:
+    """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none.
+
+    Args: most: times the batch.
+    """
     for batch, dims in batches(program, never_new(evidence, profile)):
-        found = list(_multiples(evidence, program, source, batch, dims))
+        found = list(_multiples(evidence, program, source, batch, dims, most))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
             return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _MOST * max(saved))
     return None
 
 
-def _multiples(evidence: Evidence, program: Program, source: Source, batch: int, dims: Mapping[int, int]) -> Iterator[_Larger]:
+def _multiples(evidence: Evidence, program: Program, source: Source, batch: int, dims: Mapping[int, int], most: int) -> Iterator[_Larger]:
     """The program with multiples of its batch, as long as they fit."""
-    for factor in _FACTORS:
+    for factor in (factor for factor in _FACTORS if factor <= most):
         planned = with_batch(program, source, evidence.machine, dims, factor)
         if planned is None or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
             return  # it is of steps of a loop, perhaps

@@ -351,8 +351,8 @@ class Figures:
 
     @property
     def rest_cycles(self) -> int:
-        """Emulated cycles without what the busiest IPU loads, which advice may spare."""
-        return self.emulated_cycles - self.cycles_by_kind.get("load", 0)
+        """Cycles of the busiest IPU without loads and waits, which weigh less the longer a program runs."""
+        return self.emulated_cycles - self.idle_cycles - self.cycles_by_kind.get("load", 0)
 
     def label(self, key: int) -> str:
         """The name of a program, with its key if another has the same name."""

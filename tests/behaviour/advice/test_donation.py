@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.advice.fault import Fault, check, of_kind, profiled
 from tilestep.train import Pipeline
@@ -134,6 +135,25 @@ def test_donation_is_advised_for_the_runs_between_two_evictions() -> None:
     assert found.text.startswith(
         "jit_train streams state f32[512,512] in at every call (1.00 MiB each time) though it is its own earlier result"
     )
+
+
+def test_donation_is_advised_to_a_short_run_on_several_ipus_whose_time_is_loads_and_waits(ipus: list[jax.Device]) -> None:
+    mesh = Mesh(np.array(ipus), ("data",))
+    make = jax.jit(lambda: jnp.ones((32, 32)), out_shardings=NamedSharding(mesh, PartitionSpec()))
+    step = jax.jit(lambda w, x: w - 1e-3 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
+
+    def program() -> Any:
+        w: Any = make()
+        for number in range(12):
+            w = step(w, jax.device_put(np.full((64, 32), number, np.float32), NamedSharding(mesh, PartitionSpec("data"))))
+        return w
+
+    profile = profiled(program)
+    assert profile.cycles_by_kind["load"] > 0.8 * (profile.emulated_cycles - profile.idle_cycles)
+    [found] = of_kind(profile, "donation")
+    assert found.gain is not None
+    assert found.gain.step_share is not None
+    assert found.gain.step_share > 0.1
 
 
 def test_donation_is_not_advised_for_what_is_used_again() -> None:

@@ -268,6 +268,24 @@ def test_a_larger_batch_saves_of_a_step_what_it_saves_of_all_where_an_evaluation
     assert found.gain.step_cycles == pytest.approx(found.gain.cycles / 128, rel=0.3)  # of some epochs, and of all with set-up
 
 
+@pytest.mark.parametrize(("each", "most"), [(4, 4), (SAMPLES, 16)])
+def test_a_larger_batch_has_no_more_samples_than_come_between_two_evaluations(each: int, most: int) -> None:
+    step = jax.jit(lambda w, x: jax.lax.fori_loop(0, 500, lambda _, w: w + 1e-3 * jnp.tanh(x * w).mean(), w), donate_argnums=0)
+    evaluate = jax.jit(lambda w: (w**2).mean())
+
+    def program() -> Any:
+        w: Any = np.ones((64,), np.float32)
+        for number in range(64):
+            w = step(w, np.full((8, 64), number, np.float32))
+            if number % each == each - 1:
+                evaluate(w)
+        return w
+
+    [found] = of_kind(dry(program), "steps")
+    assert 8 < int(found.edit.split()[-1]) <= 8 * most
+    assert most == 4 or int(found.edit.split()[-1]) > 8 * 4
+
+
 def test_items_of_a_scan_over_time_are_not_its_steps() -> None:
     def loss(w: Any, x: Any, y: Any) -> Any:
         return jax.lax.scan(lambda total, v: (total + ((v[0] @ w).sum(-1) * v[1]).sum(), None), 0.0, (x, y))[0]
