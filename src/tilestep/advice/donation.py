@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -96,7 +97,8 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
     worth_it = LEAST_SHARE * figures.emulated_cycles if evidence is None else 1  # a replay knows what the link's latencies take
-    streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    programs = [p if evidence is None else replace(p, streamed_again=(*p.streamed_again, *_evicted(evidence, p))) for p in figures.programs]
+    streaming = [p for p in programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
     streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:
         own = [argument for argument in program.streamed_again if argument.reason == "own result"]
@@ -125,6 +127,29 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             edit = f"return {_names(part) if others else _roots(part)} unchanged and donate {it}"
             change = kept(program.key, [argument.index for argument in part])
             yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+
+
+def _evicted(evidence: Evidence, profile: ProgramProfile) -> Iterator[StreamedArgument]:
+    """Arguments that would stay on the IPU if nothing evicted the program between its runs, at half of them or more."""
+    if profile.loads < 2 or profile.key not in evidence.programs:
+        return
+    calls = [call.arguments[0] for call in evidence.dispatches if call.key == profile.key and call.arguments]
+    own = Counter(each.index for each in evidence.handed_over if each.taker == each.maker == profile.key)
+    again = {argument.index for argument in profile.streamed_again}
+    for argument in evidence.programs[profile.key].arguments:
+        same = sum(before[argument.index] == after[argument.index] for before, after in pairwise(calls))
+        count = max(own[argument.index], same)
+        if argument.index in again or argument.result is not None or argument.on_host or 2 * count < len(calls) - 1:
+            continue
+        yield StreamedArgument(
+            index=argument.index,
+            name=argument.name,
+            shape=argument.shape,
+            size_bytes=argument.size_bytes,
+            calls=count * profile.num_ipus,
+            cycles=count * evidence.machine.host_cycles(to_ipus=argument.size_bytes),
+            reason="own result" if own[argument.index] >= same else "same value",
+        )
 
 
 def _as_written(evidence: Evidence | None, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
@@ -188,7 +213,7 @@ def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence |
     if jit.line is not None and call not in (None, jit.line):
         text += f" It is called at {call}."
     finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
-    return Proposal(finding=finding, ways=(way,), only_with_gain=True)
+    return Proposal(finding=finding, ways=(way,), only_with_gain=True, behind_others=True)
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

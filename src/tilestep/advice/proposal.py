@@ -51,6 +51,7 @@ class Proposal:
     Attributes:
         finding: without a gain.
         ways: to follow it; the best that is possible counts. Without any, the finding is as it is.
+        behind_others: whether it may save something behind edits of others, if it saves nothing by itself.
         only_with_gain: whether nobody is told of it where gains are not worked out.
         least_share: of emulated time, that it has to save.
     """
@@ -59,6 +60,7 @@ class Proposal:
     ways: tuple[Way, ...] = ()
     only_with_gain: bool = False
     least_share: float = LEAST_SHARE
+    behind_others: bool = False
 
 
 Rule = Callable[[Figures, Evidence | None], Iterable[Proposal]]

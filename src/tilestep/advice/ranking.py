@@ -72,6 +72,12 @@ def ranked(
             continue
         if proposal.ways and played is not None:
             ways = _by_gain(finding.kind, proposal.ways, played, warm, evidence)
+            if not ways and proposal.behind_others:
+                way = proposal.ways[0]
+                nothing = Gain(
+                    how=way.how, basis=way.basis, step_cycles=None if warm is None else 0, step_share=None if warm is None else 0.0
+                )
+                ways = [(way, nothing)]
             if not ways:
                 continue
             (chosen, gain), *rest = ways

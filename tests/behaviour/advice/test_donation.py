@@ -118,6 +118,23 @@ def test_donation_is_not_advised_to_a_program_that_is_evicted_between_runs() -> 
     assert re.search(r"Values of evicted programs\n +program +loads +saved +restored\n +jit_loss +30 30\.0 MiB +0 B", donating.summary())
 
 
+@pytest.mark.parametrize("summed", [True, False])
+def test_donation_is_told_at_once_where_it_counts_behind_another_edit_alone(summed: bool) -> None:
+    """An operation outside of jit evicts the program at each turn: weights that stay would be saved and restored."""
+
+    def program() -> Any:
+        predict = jax.jit(lambda weights, x: x @ weights)
+        weights: Any = jax.device_put(np.ones((1024, 1024), np.float32), jax.devices("ipu")[0])
+        for number in range(8):
+            answer = predict(weights, np.full((2048, 1024), number, np.float32))
+            np.asarray(jnp.sum(answer) if summed else answer)
+
+    [found] = of_kind(profiled(program), "donation")
+    assert found.edit == "return weights unchanged and donate it"
+    assert found.gain is not None
+    assert (found.gain.most < 0.01 and 1 in found.gain.after and found.gain.after_share > 0.1) == summed
+
+
 @pytest.mark.slow
 def test_donation_is_advised_for_the_runs_between_two_evictions() -> None:
     """Seven steps in a row after each evaluation: six of seven states would have stayed."""
