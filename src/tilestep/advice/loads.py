@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -11,9 +12,10 @@ from typing import Final
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, times_text
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, one_or, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import (
+    DIVIDES,
     Loaded,
     Shares,
     loaded,
@@ -182,7 +184,8 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         if names:
             named = names_text(_as_written(evidence, first, names), most=3)
             line = None
-            edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
+            its = one_or(names, "its", "their")
+            edit = f"put {named} with {its} sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", line=line))
     alone = [unit for unit in _distinct(figures, alone, evidence) if unit.loads > 1]  # what is loaded once is not spared by turns
@@ -252,7 +255,7 @@ def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]
 
 
 def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str, ...]:
-    """The arguments that the host gives to one of some programs, and other programs to the rest, which are of equal code.
+    """The arguments that one of some programs of equal code takes as they come, and the others as one of these has made them.
 
     Only their shardings differ then; () if that is not so.
     """
@@ -262,24 +265,26 @@ def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str
     codes = {_plain_hlo(evidence.sources[key]) if key in evidence.sources else "" for key in keys}
     if len(codes) > 1 or codes == {""}:
         return ()
-    results = {value for call in evidence.dispatches for row in call.results for value in row}
-    names: list[str] = []
+    runs = Counter(call.key for call in evidence.dispatches)
+    own = Counter((each.taker, each.index) for each in evidence.handed_over if each.maker in keys)
+    by_functions = {
+        (each.taker, each.index)
+        for each in evidence.handed_over
+        if each.maker not in keys and evidence.programs[each.maker].name != DIVIDES
+    }
+    surely: list[str] = []  # without those that another function made, perhaps with the same sharding
+    perhaps: list[str] = []
     for argument in evidence.programs[keys[0]].arguments:
-        given = {key: {row[argument.index] in results for row in _rows(evidence, key)} for key in keys}
-        if sum(of == {False} for of in given.values()) == 1 and sum(of == {True} for of in given.values()) == len(keys) - 1:
-            names.append(argument.name)
-    return tuple(names)
+        given = {key: own[key, argument.index] for key in keys}
+        if sum(not times for times in given.values()) == 1 and sum(times == runs[key] for key, times in given.items()) == len(keys) - 1:
+            (perhaps if any((key, argument.index) in by_functions for key in keys) else surely).append(argument.name)
+    return tuple(surely or perhaps)
 
 
 def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[str]:
     """Arguments by the names of the function's parameters, where those are known."""
     program = evidence.programs[unit.keys[0]]
     return list(dict.fromkeys(jit_of(program).parameters(names, len(program.arguments))))
-
-
-def _rows(evidence: Evidence, key: int) -> Iterator[Sequence[int]]:
-    """The arguments of all calls of a program, on each IPU."""
-    return (row for call in evidence.dispatches if call.key == key for row in call.arguments)
 
 
 def _plain_hlo(source: Source) -> str:
@@ -292,9 +297,10 @@ def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
     names = _resharded(copies, evidence)
     if names and evidence is not None:
         named = names_text(_as_written(evidence, copies[0], names), most=3)
+        it_has, it = one_or(names, "it has", "they have"), one_or(names, "it", "them")
         return (
-            f"{copies[0].name} is {len(copies)} programs of equal code: {named} came from the host first, without the sharding that it has "
-            "later, and each sharding makes another program. Put it with that sharding before the first call."
+            f"{copies[0].name} is {len(copies)} programs of equal code: {named} came first without the sharding that {it_has} later, and "
+            f"each sharding makes another program. Put {it} with that sharding before the first call."
         )
     return (
         f"{copies[0].name} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "

@@ -78,6 +78,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
 
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
+DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
 _MOST_OF_THEM: Final = 0.5  # of single operations, by what their loads take
 Shares = tuple[tuple[Line, float], ...]
 
@@ -155,6 +156,8 @@ def single_text(figures: Figures, units: Sequence[Loaded], shares: Shares, evide
     elsewhere = f", or {_on_cpu('it' if len(units) == 1 else 'they', len(units), reads=reads)}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
     straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
+    if any(unit.name == DIVIDES for unit in units):
+        straight += f" {DIVIDES} divides arrays: make them so (out_shardings of what makes them, or jax.device_put)."
     if len(units) == 1:
         return (
             f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.advice.fault import Fault, check, first_of, of_kind, profiled
 
@@ -263,6 +264,30 @@ def test_a_function_that_no_jit_is_around_is_named(function: Callable[[Any], Any
 
     said = re.compile(r" spread \(test_loads\.py:\d+\) runs \d\d % of them outside of jit: jax\.jit\(spread\)\.$")
     assert any(said.search(finding.text) for finding in of_kind(profiled(program), "loads")) == told
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_state_that_is_made_without_its_sharding_is_named(divided: bool, ipus: list[jax.Device]) -> None:
+    mesh = Mesh(np.array(ipus), ("data",))
+    parts = NamedSharding(mesh, PartitionSpec("data"))
+    make = jax.jit(lambda: jnp.ones((64, 8)), out_shardings=parts)
+    start = jax.jit(lambda: jnp.zeros((64, 8)), out_shardings=parts if divided else None)
+
+    def step(weights: Any, momentum: Any) -> Any:
+        momentum = jax.lax.with_sharding_constraint(0.9 * momentum + jnp.tanh(weights), parts)
+        return weights - 0.1 * momentum, momentum
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=(0, 1))
+        state = make(), start()
+        for _ in range(8):
+            state = jitted(*state)
+        return state
+
+    told = " ".join(finding.text for finding in of_kind(profiled(program), "loads"))
+    assert ("momentum came first without the sharding that it has later" in told) == (not divided)
+    assert "weights came first" not in told
+    assert (" divides arrays: make them so (out_shardings of what makes them" in told) == (not divided)
 
 
 def decaying(*, static: bool) -> Callable[[], Any]:
