@@ -235,7 +235,7 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
             return batch.microbatch * batch.replicas
     loop = is_loop(program.group)
     if program.group and not loop:
-        return None
+        return _samples_of_pipeline(figures, evidence, turns)
     again = never_new(evidence, program)
     fresh = [each for each in evidence.programs[turns.key].arguments if each.result is None and each.index not in again]
     shapes = [found.dims[loop:] for each in fresh if (found := array_of(each.shape)) is not None]
@@ -249,6 +249,23 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
         size = seconds.pop() if len(seconds) == 1 else 0
     is_whole = program.num_ipus == 1 or (size > 1 and are_parts(evidence, program, [each.index for each in fresh]))
     return size * program.num_ipus if size and is_whole else None
+
+
+def _samples_of_pipeline(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
+    """Of the microbatches of a step: what is first in the shapes of all that the host gives to the group's programs at each run."""
+    taken = {(each.taker, each.index) for each in evidence.handed_over}
+    found: set[int] = set()
+    for program in figures.programs if turns.steps else ():
+        if program.key not in turns.members:
+            continue
+        own = [a for a in evidence.programs[program.key].arguments if a.result is None and not a.on_host]
+        again = never_new(evidence, program)
+        shapes = [array_of(a.shape) for a in own if (program.key, a.index) not in taken and a.index not in again]
+        axes = 1 + (program.num_ipus > 1)  # of the one microbatch, and of a replica's IPU
+        for dims in (each.dims for each in shapes if each is not None):
+            rows = dims[axes] if len(dims) > axes and set(dims[:axes]) == {1} else 0
+            found.add(rows * program.num_ipus * round(program.runs / turns.steps))
+    return found.pop() or None if len(found) == 1 else None
 
 
 def are_parts(evidence: Evidence, program: ProgramProfile, indices: Iterable[int]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind
+from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind, profiled
 from tilestep.advice import evidence_of
 from tilestep.advice.evidence import Evidence, Played, work_of
 from tilestep.advice.set_up import steady_state
@@ -115,6 +115,27 @@ FAULTS = {
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "few microbatches")) for name in FAULTS])
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_items_of_a_step_are_those_of_all_microbatches_and_replicas(replicas: int) -> None:
+    rows = (4, 16) if replicas == 1 else (4, replicas, 16)
+
+    def program() -> None:
+        pipeline = Pipeline(
+            [lambda w, x, y: (x @ w, y), lambda w, x, y: ((x @ w - y) ** 2).mean()],
+            optax.sgd(1e-3),
+            4,
+            devices=jax.devices("ipu")[: 2 * replicas],
+            replicas=replicas,
+        )
+        state: Any = pipeline.init([np.eye(8, dtype=np.float32), np.ones((8, 1), np.float32)])
+        for step in range(6):
+            state, _ = pipeline.step(state, (np.full((*rows, 8), step, np.float32), np.full((*rows, 1), step, np.float32)))
+
+    steady = profiled(program).steady
+    assert steady is not None
+    assert steady.samples == 4 * replicas * 16
 
 
 @pytest.mark.slow
