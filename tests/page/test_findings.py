@@ -200,6 +200,13 @@ def test_a_gain_that_is_known_of_a_warm_step_alone_says_nothing_of_all(open_page
     assert "of all" not in shown["said"][0]
 
 
+def test_what_counts_behind_others_alone_saves_nothing_by_itself(open_page: OpenPage) -> None:
+    gain = Gain(how="within 2 %", after=(1,), after_share=0.25)
+    first = Finding(kind="loads", text="f is loaded often.", edit="join it", gain=Gain(cycles=50, share=0.5, how="replayed"))
+    _, shown = entries(open_page(said(first, Finding(kind="donation", text="w comes again.", edit="donate w", gain=gain)), "findings"))
+    assert shown["said"][0] == str(gain) == "saves nothing by itself; after 1: 25 % of the time that is left"
+
+
 class Replaced:
     """A recording with another text."""
 

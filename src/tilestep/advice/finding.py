@@ -113,6 +113,8 @@ class Gain:
         within = "within 2 %" if self.how == "within 2 %" else ""
         notes = "; ".join(note for note in (within, self.basis) if note)
         then = f"; after {numbers_text(self.after)}: {share_text(self.after_share, 1)} of {self._rest}" if self.after else ""
+        if self.after and not self.cycles and not self.step_cycles:
+            return f"saves nothing by itself{then}"
         return f"{'frees' if self.tile_bytes else 'saves'} {sure}{self._amount}{f' ({notes})' if notes else ''}{then}"
 
     @property

@@ -125,13 +125,13 @@ function gain({ gain: found, how, basis, then }, most) {
   if (!found) return null;
   const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
   if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(found, how), " on the fullest tile", note ? ` (${note})` : "");
+  const nothing = then && !found.cycles && !found.step_cycles;
   const width = most > 0 ? Math.max(1, (100 * weight(found)) / most) : 0;
   return h(
     "p",
     { class: "gain" },
-    width ? h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }) : null,
-    amount(found, how),
-    note ? ` (${note})` : "",
+    width && !nothing ? h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }) : null,
+    ...(nothing ? ["saves nothing by itself"] : [amount(found, how), note ? ` (${note})` : ""]),
     then ? [`; after ${then.numbers}: `, valueOf(then.share, "share", "findings.then"), ` of the ${found.step_share === null ? "time" : "warm step"} that is left`] : null,
   );
 }
