@@ -166,6 +166,8 @@ class Preparation:
         version = opsets[domain]
         schema = schema_of(domain, proto.op_type, version)
         written = [bound for attribute in proto.attribute if (bound := _bound(attribute, given)) is not None]
+        if schema is not None:  # PopART's attributes say where and how a node of ONNX runs, not what it computes
+            written = [each for each in written if each.name in schema.attributes or not each.name.startswith("__")]
         attributes = {} if schema is None else dict(_defaults(schema))
         for attribute in written:
             attributes[attribute.name] = self.value(attribute, opsets, given, depth, place)

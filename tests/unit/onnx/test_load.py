@@ -349,6 +349,15 @@ def test_a_body_that_depends_on_types_comes_from_the_other_process() -> None:
     assert len(body_of(prepared, tuple(types)).nodes) > 5
 
 
+def test_attributes_of_popart_s_that_say_where_a_node_runs_are_left_out() -> None:
+    made = linear()
+    for node in made.graph.node:
+        node.attribute.extend([helper.make_attribute("__debug_info_id", 3), helper.make_attribute("__pipeline_stage", 1)])
+    with_them, without = import_onnx(made), import_onnx(linear())
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(with_them.fn(with_them.params, x), without.fn(without.params, x))
+
+
 @pytest.mark.parametrize(
     ("node", "said"),
     [
