@@ -16,7 +16,7 @@ from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, one_or, times_te
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import (
     DIVIDES,
-    Loaded,
+    LoadedUnit,
     Shares,
     loaded,
     shares_of,
@@ -109,12 +109,12 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
             yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
 
 
-def _may_go(figures: Figures, single: Sequence[Loaded], evidence: Evidence | None) -> bool:
+def _may_go(figures: Figures, single: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:
     """Whether single operations may leave the IPU, so that a program whose place they take is not loaded again."""
     return evidence is not None and any(CPU_DEFAULT in way.edit for way in single_ways(figures, single, evidence))
 
 
-def _parts(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> Iterator[tuple[list[Loaded], str]]:
+def _parts(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> Iterator[tuple[list[LoadedUnit], str]]:
     """Programs that one edit spares, and what they are."""
     copies = staged(figures, units, evidence)
     single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
@@ -122,7 +122,7 @@ def _parts(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None)
     yield from ((part, what) for part, what in ((single, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
 
 
-def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
+def _said(figures: Figures, part: list[LoadedUnit], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
     """What a sentence goes on with about a part, the lines that make it with their shares, and the edits."""
     if what == _JITTED:
         return _switching(figures, part, evidence), (), _ways(figures, part, evidence)
@@ -134,13 +134,13 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
     return single_text(figures, part, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
 
 
-def _copies_arrays(units: Sequence[Loaded], evidence: Evidence | None) -> bool:
+def _copies_arrays(units: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:
     """Whether one of them copies an array of the host. That of a number is what `jax.random.key` needs."""
     keys = [key for unit in units if unit.name == STAGE for key in unit.keys]
     return evidence is not None and any(_sizes(argument.shape) for key in keys for argument in evidence.programs[key].arguments)
 
 
-def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
+def _proposal(text: str, units: Sequence[LoadedUnit], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
     if shares:
         return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
     lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
@@ -151,7 +151,7 @@ def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Wa
     return Proposal(finding=Finding(kind="loads", text=text, line=line, unknown=unknown), ways=ways)
 
 
-def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[Way, ...]:
+def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> tuple[Way, ...]:
     """The edits that spare loads: fewer shapes, or one program in place of several that are loaded by turns."""
     alone = [unit for unit in units if unit.origin != "group"]
     keys = [key for unit in alone for key in unit.keys]
@@ -219,7 +219,7 @@ def _largest(function: ShapesProfile, evidence: Evidence) -> int:
     return max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
 
 
-def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> list[Loaded]:
+def _distinct(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence) -> list[LoadedUnit]:
     """Without copies of functions, and without those for a smaller batch, which is to be padded or dropped."""
     batches = [function for function in figures.reshaped if function.differs == "batch"]
     smaller = {key for function in batches for key in function.keys if key != _largest(function, evidence)}
@@ -227,11 +227,11 @@ def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> 
     return [unit for unit in units if unit not in surplus and smaller.isdisjoint(unit.keys)]
 
 
-def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:
+def _copies(units: Sequence[LoadedUnit], evidence: Evidence | None) -> list[list[LoadedUnit]]:
     """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes."""
     if evidence is None:
         return []
-    found: dict[object, list[Loaded]] = {}
+    found: dict[object, list[LoadedUnit]] = {}
     for unit in units:
         if unit.origin == "user" and len(unit.keys) == 1:
             program = evidence.programs[unit.keys[0]]
@@ -249,12 +249,12 @@ def _code(program: Program) -> frozenset[tuple[str, int, int]]:
     return frozenset((program.frames[n - 1].file, program.frames[n - 1].line, program.frames[n - 1].column) for n in numbers)
 
 
-def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]:
+def _surplus(units: Sequence[LoadedUnit], evidence: Evidence | None) -> list[LoadedUnit]:
     """All copies of functions but the first of each."""
     return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
 
 
-def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str, ...]:
+def _resharded(copies: Sequence[LoadedUnit], evidence: Evidence | None) -> tuple[str, ...]:
     """The arguments that one of some programs of equal code takes as they come, and the others as one of these has made them.
 
     Only their shardings differ then; () if that is not so.
@@ -281,7 +281,7 @@ def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str
     return tuple(surely or perhaps)
 
 
-def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[str]:
+def _as_written(evidence: Evidence, unit: LoadedUnit, names: Sequence[str]) -> list[str]:
     """Arguments by the names of the function's parameters, where those are known."""
     program = evidence.programs[unit.keys[0]]
     return list(dict.fromkeys(jit_of(program).parameters(names, len(program.arguments))))
@@ -293,7 +293,7 @@ def _plain_hlo(source: Source) -> str:
     return "\n".join(_METADATA.sub("", line) for line in text.splitlines() if " = " in line) if len(text) <= MOST_TEXT else ""
 
 
-def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
+def _several(copies: Sequence[LoadedUnit], evidence: Evidence | None) -> str:
     names = _resharded(copies, evidence)
     if names and evidence is not None:
         named = names_text(_as_written(evidence, copies[0], names), most=3)
@@ -308,11 +308,11 @@ def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
     )
 
 
-def _cycles(units: Sequence[Loaded]) -> int:
+def _cycles(units: Sequence[LoadedUnit]) -> int:
     return sum(unit.cycles for unit in units)
 
 
-def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None) -> str:
+def _switching(figures: Figures, units: list[LoadedUnit], evidence: Evidence | None) -> str:
     alone = [unit for unit in units if unit.origin != "group"]  # a group is one program already
     most = names_text([f"{unit.label} ({unit.loads:,})" for unit in alone or units], most=3)
     labels = {unit.label for unit in alone}

@@ -20,7 +20,7 @@ from tilestep.recording.edits.relocate import merged, on_cpu, passed_straight
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedUnit:
     """What an IPU keeps as one program: a program, or a group of them."""
 
     label: str
@@ -37,7 +37,7 @@ class Loaded:
         return self.label.partition(" #")[0]
 
 
-def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
+def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
     """Those with most loads first. The first member of a group that runs loads it; later ones bring their code.
 
     Args: keys: of the programs that an IPU loaded.
@@ -45,7 +45,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
     brought = [program for program in figures.programs if program.key in keys]
     functions = {key: f"{function.name} {number}" for number, function in enumerate(figures.reshaped) for key in function.keys}
     units = [
-        Loaded(
+        LoadedUnit(
             label=figures.label(p.key),
             function=functions.get(p.key, figures.label(p.key)),
             origin=p.origin,
@@ -64,7 +64,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
             names = names_text(list(dict.fromkeys(p.name for p in members)), most=1)
             label = f"{group_text(group.name)} with {names}"
             units.append(
-                Loaded(
+                LoadedUnit(
                     label=label,
                     function=label,
                     origin="group",
@@ -83,7 +83,7 @@ _MOST_OF_THEM: Final = 0.5  # of single operations, by what their loads take
 Shares = tuple[tuple[Line, float], ...]
 
 
-def staged(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]:
+def staged(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> list[LoadedUnit]:
     """The programs that only copy an array of the host, for programs of the user's."""
     found = [unit for unit in units if unit.origin == "jax" and unit.name == STAGE]
     if evidence is None or not found:
@@ -101,21 +101,21 @@ def staged(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None)
     return [unit for unit in found if all(2 * taken[key] > made[key] for key in unit.keys)]
 
 
-def staged_text(units: Sequence[Loaded], shares: Shares) -> str:
+def staged_text(units: Sequence[LoadedUnit], shares: Shares) -> str:
     """What a sentence goes on with about such copies."""
     lines = f" They are made by {shares_text(shares)}." if shares else ""
     names = names_text([unit.label for unit in units], most=3)
     return f"{STAGE_MAKERS} run {names}. {_STRAIGHT[0].upper()}{_STRAIGHT[1:]}, and nothing is loaded for it.{lines}"
 
 
-def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
+def staged_ways(units: Sequence[LoadedUnit]) -> tuple[Way, ...]:
     """The edit that does without such copies."""
     keys = [key for unit in units for key in unit.keys]
     edit = f"{_STRAIGHT}, without jnp.asarray"
     return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
 
 
-def taking_turns(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[list[Loaded], list[Loaded]]:
+def taking_turns(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> tuple[list[LoadedUnit], list[LoadedUnit]]:
     """Single operations that run between the runs of functions of the user's, at least at half of them, and these functions.
 
     Both are empty if the functions are not loaded again for it.
@@ -146,7 +146,9 @@ def _unjitted(figures: Figures, shares: Shares, evidence: Evidence) -> str:
     return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _MOST_OF_THEM else ""
 
 
-def single_text(figures: Figures, units: Sequence[Loaded], shares: Shares, evidence: Evidence | None, *, on_cpu: bool, copies: bool) -> str:
+def single_text(
+    figures: Figures, units: Sequence[LoadedUnit], shares: Shares, evidence: Evidence | None, *, on_cpu: bool, copies: bool
+) -> str:
     """What a sentence goes on with about single operations.
 
     Args: shares: of the lines that run them. on_cpu: whether they can run there. copies: whether one copies an array of the host.
@@ -186,7 +188,7 @@ def take_results(keys: Collection[int], evidence: Evidence) -> bool:
     return any(each.taker in keys and each.maker not in keys for each in evidence.handed_over)
 
 
-def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
+def turns_text(turning: Sequence[LoadedUnit], users: Sequence[LoadedUnit]) -> str:
     """A sentence about single operations that take turns with functions of the user's; '' if there are none."""
     if not turning:
         return ""
@@ -196,7 +198,7 @@ def turns_text(turning: Sequence[Loaded], users: Sequence[Loaded]) -> str:
     return f" {names} {runs} between the runs of {owners}: each turn loads them all."
 
 
-def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
+def single_ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU.
 
     A line that also runs a function that the user jits, or yields to who may, stays there: its statement would take that along. So do
@@ -228,7 +230,7 @@ def _multiplies(program: Program) -> bool:
     return any(isinstance(leaf, Superstep) and leaf.family in PRODUCTS for leaf in leaves(program.body))
 
 
-def shares_of(units: Sequence[Loaded], evidence: Evidence | None) -> Shares:
+def shares_of(units: Sequence[LoadedUnit], evidence: Evidence | None) -> Shares:
     """The lines that run some programs with their shares of the programs' loads, the most costly first; () if no line is known."""
     if evidence is None:
         return ()

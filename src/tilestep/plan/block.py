@@ -13,7 +13,7 @@ from tilestep.plan.mapping import MappedArray, Value
 from tilestep.plan.price import fusion_dtype
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
-from tilestep.plan.timeline import Moment
+from tilestep.plan.timeline import MemoryMoment
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import ArrayShape
 
@@ -24,7 +24,7 @@ class Block:
 
     computation: Computation
     nodes: list[Node]
-    moments: list[Moment]
+    moments: list[MemoryMoment]
     root: Value
 
 
@@ -38,7 +38,7 @@ class Scope:
     gathers: HostGathers
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     nodes: list[Node] = field(default_factory=list[Node])
-    moments: list[Moment] = field(default_factory=list[Moment])
+    moments: list[MemoryMoment] = field(default_factory=list[MemoryMoment])
     finished: set[str] = field(default_factory=set[str])  # reductions, and operations that they do on their results
     reduced: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])  # reductions that others share supersteps with
     products: dict[str, int] = field(default_factory=dict[str, int])  # home of a matmul or convolution -> elements on the fullest tile

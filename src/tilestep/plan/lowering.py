@@ -31,7 +31,7 @@ from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.reductions import is_epilogue, shares_supersteps
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
-from tilestep.plan.timeline import Buffers, Moment
+from tilestep.plan.timeline import Buffers, MemoryMoment
 from tilestep.program.hlo import Computation, HloModule, Instruction
 from tilestep.program.work import DTYPE_BITS, Work
 
@@ -340,7 +340,7 @@ class Lowering:
             )
         )
         buffers = tuple(leaf.buffer for leaf in carried)
-        scope.moments.append(Moment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
+        scope.moments.append(MemoryMoment(step=instruction.name, reads=buffers, writes=buffers, inner=(tuple(moments),)))
         return parameter
 
     def _carried(self, instruction: Instruction, carried: Value, scope: Scope) -> Value:
@@ -401,7 +401,7 @@ class Lowering:
             )
         )
         scope.moments.append(
-            Moment(
+            MemoryMoment(
                 step=instruction.name,
                 reads=tuple(leaf.buffer for operand in operands for leaf in operand),
                 writes=tuple(leaf.buffer for leaf in value),

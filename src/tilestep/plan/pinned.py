@@ -11,7 +11,7 @@ from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
 from tilestep.plan.steps import HostCall, Node
-from tilestep.plan.timeline import Buffers, Moment
+from tilestep.plan.timeline import Buffers, MemoryMoment
 from tilestep.program.hlo import Instruction
 from tilestep.program.work import ArrayShape
 
@@ -140,7 +140,7 @@ class Pinned:
             self.bring(value, scope)
         scope.nodes.append(node)
         scope.moments.append(
-            Moment(
+            MemoryMoment(
                 step=node.name,
                 reads=tuple(leaf.buffer for value in reads for leaf in value),
                 writes=tuple(leaf.buffer for leaf in writes),

@@ -14,7 +14,7 @@ Category = Literal["temporary", "resident", "constant", "argument", "result"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class MemoryMoment:
     """One step as memory sees it. Buffers are the numbers that `Buffers` gives out."""
 
     step: str
@@ -22,7 +22,7 @@ class Moment:
     writes: tuple[int, ...] = ()
     temporary_tile_bytes: int = 0
     in_place: bool = False  # a result may take over the memory of an operand that is read for the last time
-    inner: tuple[tuple[Moment, ...], ...] = ()  # the body of a loop, the arms of a branch; they run between reads and writes
+    inner: tuple[tuple[MemoryMoment, ...], ...] = ()  # the body of a loop, the arms of a branch; they run between reads and writes
 
 
 class Buffers:
@@ -106,7 +106,7 @@ class Occupancy:
 
 
 def occupancy(
-    moments: Sequence[Moment],
+    moments: Sequence[MemoryMoment],
     buffers: Buffers,
     *,
     code: Mapping[str, int],
@@ -162,7 +162,7 @@ class _Timeline:
         self.last: dict[int, int] = {}
         self.steps: list[str] = []
         self.temporary: list[int] = []
-        self._in_place: list[tuple[int, Moment]] = []
+        self._in_place: list[tuple[int, MemoryMoment]] = []
 
     def tick(self, step: str, temporary_tile_bytes: int) -> int:
         self.steps.append(step)
@@ -174,7 +174,7 @@ class _Timeline:
         self.first.setdefault(buffer, time)
         self.last[buffer] = time
 
-    def run(self, moments: Sequence[Moment]) -> None:
+    def run(self, moments: Sequence[MemoryMoment]) -> None:
         for moment in moments:
             time = self.tick(moment.step, moment.temporary_tile_bytes)
             for buffer in moment.reads:

@@ -11,7 +11,7 @@ from tilestep.messages import shown
 from tilestep.planner.estimates import Estimates
 from tilestep.planner.model import Layer, Model, bytes_of
 from tilestep.planner.plans import PlanningInterrupt, TrainingPlans, ranked
-from tilestep.planner.replay import Played, played
+from tilestep.planner.replay import PlayedCandidate, played
 from tilestep.planner.search import search
 from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
@@ -149,7 +149,7 @@ def plan_training(
     possible = [candidate for candidate in space if estimates.least_fullness(candidate) <= 1]
     done = 0
 
-    def replay(number: int) -> Played:
+    def replay(number: int) -> PlayedCandidate:
         nonlocal done
         if progress is not None:
             progress(done, possible[number].text)
@@ -179,7 +179,9 @@ def plan_training(
     return plans
 
 
-def _nearest(replayed: Sequence[tuple[Candidate, Played]], space: Sequence[Candidate], estimates: Estimates, spec: MachineSpec) -> str:
+def _nearest(
+    replayed: Sequence[tuple[Candidate, PlayedCandidate]], space: Sequence[Candidate], estimates: Estimates, spec: MachineSpec
+) -> str:
     if replayed:
         candidate, play = min(replayed, key=lambda each: each[1].shown.fullness)
         return f"The nearest is {candidate.text}: {play.lacks}."

@@ -16,7 +16,7 @@ from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.planner.model import Model
-from tilestep.planner.replay import Played, partition_of, pipeline_of, split
+from tilestep.planner.replay import PlayedCandidate, partition_of, pipeline_of, split
 from tilestep.planner.space import Candidate
 from tilestep.sim import EventKind
 from tilestep.train import Partition, Pipeline
@@ -240,7 +240,7 @@ class PlanningInterrupt(KeyboardInterrupt):
 
 
 def ranked(
-    replays: Sequence[tuple[Candidate, Played]], model: Model, optimizer: Any, machine: MachineSpec, global_batch: int
+    replays: Sequence[tuple[Candidate, PlayedCandidate]], model: Model, optimizer: Any, machine: MachineSpec, global_batch: int
 ) -> tuple[TrainingPlan, ...]:
     """The plans that fit, the fastest first; of equally fast ones those that surely fit, and then those on fewer IPUs."""
     fitting = [each for each in replays if each[1].shown.fits]
@@ -269,11 +269,11 @@ def ranked(
     )
 
 
-def _surely_fits(played: Played) -> bool:
+def _surely_fits(played: PlayedCandidate) -> bool:
     return played.shown.fullness * model_errors().tile[1] <= 1
 
 
-def _spent(played: Played) -> dict[str, int]:
+def _spent(played: PlayedCandidate) -> dict[str, int]:
     """What the busiest IPU does in an update, in words; it adds up to the update."""
     named: dict[str, int] = {}
     for kind, cycles in played.kinds.items():
@@ -282,13 +282,13 @@ def _spent(played: Played) -> dict[str, int]:
     return {**named, _WAITING: max(played.cycles - sum(named.values()), 0)}
 
 
-def _limit(played: Played) -> str:
+def _limit(played: PlayedCandidate) -> str:
     spent = _spent(played)
     name = max(spent, key=spent.__getitem__)
     return f"{name} ({share_text(spent[name], played.cycles)})"
 
 
-def _why(played: Played, first: Played, clock_hz: float) -> str:
+def _why(played: PlayedCandidate, first: PlayedCandidate, clock_hz: float) -> str:
     """'3.1 % longer: computing takes 12.3 ms instead of 10.1 ms'."""
     own, others = _spent(played), _spent(first)
     name = max(own, key=lambda name: own[name] - others.get(name, 0))

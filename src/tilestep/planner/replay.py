@@ -31,7 +31,7 @@ _BESIDE: Final = ("io-in", "io-out")  # kinds of cycles that take no time of the
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class PlayedCandidate:
     """What a candidate takes.
 
     Attributes:
@@ -117,7 +117,7 @@ def partition_of(model: Model, candidate: Candidate) -> Partition:
     return Partition(cuts=candidate.stages, costs=costs, unit="B of parameters")
 
 
-def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec) -> Played:
+def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec) -> PlayedCandidate:
     """Plays a candidate. It may not fit: `lacks` says so."""
     initialize()
     machine = machine_beside(spec, PlanOptions())
@@ -144,7 +144,7 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
     }
     ipu, parts = _fullest(player.system, candidate.num_ipus)
     fullness, lacks = _lacks(player.system, spec, ipu, sum(parts.values()))
-    return Played(
+    return PlayedCandidate(
         cycles=cycles,
         kinds=max(spent.values(), key=lambda kinds: sum(kinds.values())),
         works=sum(sum(kinds.values()) for kinds in spent.values()) / (candidate.num_ipus * cycles),

@@ -90,7 +90,7 @@ class Peak:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Change:
+class MemoryChange:
     """What differs between two ticks: numbers of lives, those of the most bytes first."""
 
     born: Ints  # alive at the second tick, and not at the first
@@ -212,12 +212,12 @@ def alive(memory: ProgramMemory, tick: int) -> Ints:
     return _by_size(memory, (memory.first <= tick) & (tick <= memory.last))
 
 
-def difference(memory: ProgramMemory, before: int, after: int) -> Change:
+def difference(memory: ProgramMemory, before: int, after: int) -> MemoryChange:
     """What was born and what is gone between two ticks, in either order of time."""
     for tick in (before, after):
         _within(range(tick, tick + 1), memory.num_ticks, "ticks")
     then, now = ((memory.first <= tick) & (tick <= memory.last) for tick in (before, after))
-    return Change(
+    return MemoryChange(
         born=_by_size(memory, now & ~then),
         gone=_by_size(memory, then & ~now),
         temporary_tile_bytes=int(memory.temporary_tile_bytes[after] - memory.temporary_tile_bytes[before]),

@@ -14,7 +14,7 @@ from tilestep.machine import load_machine
 from tilestep.plan import lower
 from tilestep.plan.liveness import check_fits, tile_memory
 from tilestep.plan.steps import Program, Series, TileMemory
-from tilestep.plan.timeline import Buffers, Moment, occupancy
+from tilestep.plan.timeline import Buffers, MemoryMoment, occupancy
 from tilestep.program import parse_hlo
 
 CODE, FIXED = 1000, 50
@@ -33,7 +33,7 @@ class Tiles:
 
     def memory(
         self,
-        moments: Sequence[Moment],
+        moments: Sequence[MemoryMoment],
         *,
         resident: str = "",
         arguments: str = "",
@@ -62,9 +62,9 @@ class Tiles:
 def test_a_value_lives_from_its_definition_to_its_last_use() -> None:
     tiles = Tiles(a=800, b=1600, c=640)
     moments = [
-        Moment(step="one", writes=tiles("a")),
-        Moment(step="two", reads=tiles("a"), writes=tiles("b")),
-        Moment(step="three", reads=tiles("b"), writes=tiles("c")),
+        MemoryMoment(step="one", writes=tiles("a")),
+        MemoryMoment(step="two", reads=tiles("a"), writes=tiles("b")),
+        MemoryMoment(step="three", reads=tiles("b"), writes=tiles("c")),
     ]
     memory = tiles.memory(moments, results="c")
     assert (memory.peak_step, memory.transient_bytes) == ("two", 200 + 400)
@@ -76,20 +76,20 @@ def test_a_value_lives_from_its_definition_to_its_last_use() -> None:
 
 def test_regions_end_at_multiples_of_eight_bytes() -> None:
     tiles = Tiles(a=804)
-    moments = [Moment(step="one", writes=tiles("a"), temporary_tile_bytes=9)]
+    moments = [MemoryMoment(step="one", writes=tiles("a"), temporary_tile_bytes=9)]
     assert tiles.memory(moments).transient_bytes == 208 + 16
 
 
 def test_small_arrays_lie_side_by_side_and_do_not_pile_up_on_one_tile() -> None:
     names = [f"bias{i}" for i in range(TILES)]
     tiles = Tiles(**dict.fromkeys(names, 100))
-    memory = tiles.memory([Moment(step="use", reads=tiles(*names))], resident=" ".join(names))
+    memory = tiles.memory([MemoryMoment(step="use", reads=tiles(*names))], resident=" ".join(names))
     assert (memory.resident_bytes, memory.tile) == (104, 0)
 
 
 def test_the_fullest_tile_decides_not_the_mean() -> None:
     tiles = Tiles(a=100, b=360, c=200)  # a on tile 0, b on tiles 1 to 3, c on tiles 0 and 1
-    memory = tiles.memory([Moment(step="use", reads=tiles("a", "b", "c"))], arguments="a b c")
+    memory = tiles.memory([MemoryMoment(step="use", reads=tiles("a", "b", "c"))], arguments="a b c")
     assert (memory.tile, memory.transient_bytes) == (1, 128 + 128)
     assert memory.alive == (("b", 128), ("c", 128))
     assert memory.transient_bytes > (100 + 360 + 200) / TILES
@@ -98,7 +98,7 @@ def test_the_fullest_tile_decides_not_the_mean() -> None:
 def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
     buffers = Buffers(TILES)
     product = buffers.new("product", 800, block_bytes=400)
-    moments = [Moment(step="dot", writes=(product,))]
+    moments = [MemoryMoment(step="dot", writes=(product,))]
     held = occupancy(moments, buffers, code={}, fixed={}, resident=(), arguments=(), constants=(), results=(), on_host=())
     found = tile_memory(held)
     assert (found.peak_bytes, found.tile, found.values_bytes) == (400, 0, 800)
@@ -107,8 +107,8 @@ def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
 def test_an_argument_lives_from_the_start_to_its_last_use_and_a_result_to_the_end() -> None:
     tiles = Tiles(x=4000, y=640, big=4000)
     moments = [
-        Moment(step="use x", reads=tiles("x"), writes=tiles("y")),
-        Moment(step="big", writes=tiles("big")),
+        MemoryMoment(step="use x", reads=tiles("x"), writes=tiles("y")),
+        MemoryMoment(step="big", writes=tiles("big")),
     ]
     memory = tiles.memory(moments, arguments="x", results="y")
     assert (memory.peak_step, memory.transient_bytes) == ("use x", 1160)  # at 'big' x is gone: as much, and the first peak counts
@@ -117,7 +117,7 @@ def test_an_argument_lives_from_the_start_to_its_last_use_and_a_result_to_the_en
 def test_a_donated_argument_is_resident_beside_the_transient_peak() -> None:
     tiles = Tiles(w=4000, g=640)
     memory = tiles.memory(
-        [Moment(step="grad", writes=tiles("g")), Moment(step="update", reads=tiles("g", "w"), writes=tiles("w"))], resident="w"
+        [MemoryMoment(step="grad", writes=tiles("g")), MemoryMoment(step="update", reads=tiles("g", "w"), writes=tiles("w"))], resident="w"
     )
     assert (memory.resident_bytes, memory.transient_bytes, memory.peak_bytes) == (1000, 160, CODE + FIXED + 1160)
 
@@ -125,26 +125,28 @@ def test_a_donated_argument_is_resident_beside_the_transient_peak() -> None:
 def test_a_result_in_the_memory_of_its_donated_argument_counts_once() -> None:
     tiles = Tiles(w=4000, new=4000)
     tiles.buffers.share(*tiles("new", "w"))
-    memory = tiles.memory([Moment(step="update", reads=tiles("w"), writes=tiles("new"))], resident="w", results="new")
+    memory = tiles.memory([MemoryMoment(step="update", reads=tiles("w"), writes=tiles("new"))], resident="w", results="new")
     assert (memory.resident_bytes, memory.transient_bytes) == (1000, 0)
 
 
 def test_constants_live_all_the_time_and_are_loaded_with_the_code() -> None:
     tiles = Tiles(c=640, a=800)
-    memory = tiles.memory([Moment(step="first", reads=tiles("c")), Moment(step="last", writes=tiles("a"))], constants="c")
+    memory = tiles.memory([MemoryMoment(step="first", reads=tiles("c")), MemoryMoment(step="last", writes=tiles("a"))], constants="c")
     assert (memory.peak_step, memory.transient_bytes, memory.code_bytes) == ("last", 200, CODE + 160)
     assert ("constants", 160) in memory.always
 
 
 def test_what_lies_in_the_hosts_memory_needs_no_tile() -> None:
     tiles = Tiles(h=4000, a=640)
-    memory = tiles.memory([Moment(step="one", reads=tiles("h"), writes=tiles("a"))], arguments="h", results="h", on_host="h")
+    memory = tiles.memory([MemoryMoment(step="one", reads=tiles("h"), writes=tiles("a"))], arguments="h", results="h", on_host="h")
     assert memory.transient_bytes == 160
 
 
 def test_temporaries_count_only_at_their_step_and_are_named() -> None:
     tiles = Tiles(a=640)
-    memory = tiles.memory([Moment(step="one", writes=tiles("a"), temporary_tile_bytes=64), Moment(step="two", reads=tiles("a"))])
+    memory = tiles.memory(
+        [MemoryMoment(step="one", writes=tiles("a"), temporary_tile_bytes=64), MemoryMoment(step="two", reads=tiles("a"))]
+    )
     assert (memory.peak_step, memory.transient_bytes) == ("one", 224)
     assert memory.alive == (("a", 160), ("temporaries of one", 64))
 
@@ -154,8 +156,8 @@ def test_a_pass_in_place_takes_over_an_operand_that_dies() -> None:
 
     def pair(*, in_place: bool) -> int:
         moments = [
-            Moment(step="one", writes=tiles("a")),
-            Moment(step="two", reads=tiles("a"), writes=tiles("b"), in_place=in_place),
+            MemoryMoment(step="one", writes=tiles("a")),
+            MemoryMoment(step="two", reads=tiles("a"), writes=tiles("b"), in_place=in_place),
         ]
         return tiles.memory(moments, results="b").transient_bytes
 
@@ -165,9 +167,9 @@ def test_a_pass_in_place_takes_over_an_operand_that_dies() -> None:
 def test_a_pass_in_place_does_not_take_over_what_is_read_later_or_is_smaller() -> None:
     tiles = Tiles(a=4000, small=640, b=4000)
     moments = [
-        Moment(step="one", writes=tiles("a", "small")),
-        Moment(step="two", reads=tiles("a", "small"), writes=tiles("b"), in_place=True),
-        Moment(step="three", reads=tiles("a")),
+        MemoryMoment(step="one", writes=tiles("a", "small")),
+        MemoryMoment(step="two", reads=tiles("a", "small"), writes=tiles("b"), in_place=True),
+        MemoryMoment(step="three", reads=tiles("a")),
     ]
     assert tiles.memory(moments, results="b").transient_bytes == 1000 + 160 + 1000
 
@@ -175,9 +177,9 @@ def test_a_pass_in_place_does_not_take_over_what_is_read_later_or_is_smaller() -
 def test_one_operand_that_dies_has_room_for_one_result_only() -> None:
     tiles = Tiles(a=4000, b=4000, c=4000)
     moments = [
-        Moment(step="one", writes=tiles("a")),
-        Moment(step="two", reads=tiles("a"), writes=tiles("b", "c"), in_place=True),
-        Moment(step="three", reads=tiles("b", "c")),
+        MemoryMoment(step="one", writes=tiles("a")),
+        MemoryMoment(step="two", reads=tiles("a"), writes=tiles("b", "c"), in_place=True),
+        MemoryMoment(step="three", reads=tiles("b", "c")),
     ]
     assert tiles.memory(moments).transient_bytes == 2000
 
@@ -186,13 +188,13 @@ def test_a_loop_holds_what_it_carries_beside_the_peak_of_its_body() -> None:
     tiles = Tiles(carried=4000, inside=800, next=4000, outside=640)
     tiles.buffers.share(*tiles("next", "carried"))
     body = (
-        Moment(step="body", reads=tiles("carried"), writes=tiles("inside")),
-        Moment(step="end", reads=tiles("inside"), writes=tiles("next")),
+        MemoryMoment(step="body", reads=tiles("carried"), writes=tiles("inside")),
+        MemoryMoment(step="end", reads=tiles("inside"), writes=tiles("next")),
     )
     moments = [
-        Moment(step="before", writes=tiles("outside", "carried")),
-        Moment(step="loop", reads=tiles("carried"), writes=tiles("carried"), inner=(body,)),
-        Moment(step="after", reads=tiles("outside", "carried")),
+        MemoryMoment(step="before", writes=tiles("outside", "carried")),
+        MemoryMoment(step="loop", reads=tiles("carried"), writes=tiles("carried"), inner=(body,)),
+        MemoryMoment(step="after", reads=tiles("outside", "carried")),
     ]
     memory = tiles.memory(moments)
     assert (memory.peak_step, memory.transient_bytes) == ("body", 1000 + 200 + 160)
@@ -200,8 +202,8 @@ def test_a_loop_holds_what_it_carries_beside_the_peak_of_its_body() -> None:
 
 def test_arms_of_a_branch_do_not_add_up() -> None:
     tiles = Tiles(a=4000, b=8000, r=640)
-    arms = ((Moment(step="left", writes=tiles("a")),), (Moment(step="right", writes=tiles("b")),))
-    memory = tiles.memory([Moment(step="branch", writes=tiles("r"), inner=arms)], results="r")
+    arms = ((MemoryMoment(step="left", writes=tiles("a")),), (MemoryMoment(step="right", writes=tiles("b")),))
+    memory = tiles.memory([MemoryMoment(step="branch", writes=tiles("r"), inner=arms)], results="r")
     assert (memory.peak_step, memory.transient_bytes) == ("right", 2000)
 
 
@@ -218,7 +220,7 @@ def test_the_peak_is_the_largest_live_set_found_by_brute_force(seed: int) -> Non
         steps.append((reads, names[made : made + 2], drawn.choice((0, 0, 20, 700))))
     results = drawn.sample(names, k=2)
     moments = [
-        Moment(step=f"s{i}", reads=tiles(*reads), writes=tiles(*writes), temporary_tile_bytes=extra)
+        MemoryMoment(step=f"s{i}", reads=tiles(*reads), writes=tiles(*writes), temporary_tile_bytes=extra)
         for i, (reads, writes, extra) in enumerate(steps)
     ]
     memory = tiles.memory(moments, results=" ".join(results))

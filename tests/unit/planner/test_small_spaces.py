@@ -15,7 +15,7 @@ from tests.unit.planner.small_models import SmallModel, classifier, residual
 from tilestep.machine import MachineSpec, changed_machine, load_machine
 from tilestep.planner.estimates import Estimates
 from tilestep.planner.model import Model, bytes_of
-from tilestep.planner.replay import Played, played
+from tilestep.planner.replay import PlayedCandidate, played
 from tilestep.planner.search import search
 from tilestep.planner.space import Candidate, Offloaded, Recomputed, ScheduleName, candidates
 
@@ -51,7 +51,7 @@ class Space(NamedTuple):
 
     every: list[Candidate]
     estimates: Estimates
-    plays: list[Played]
+    plays: list[PlayedCandidate]
 
 
 def space_of(name: str) -> Space:

@@ -18,7 +18,7 @@ from tilestep.machine import load_machine
 from tilestep.plan import Branch, HostCall, Life, Liveness, Loop, Series, lower, lower_in_detail
 from tilestep.plan.liveness import liveness, tile_memory
 from tilestep.plan.steps import Node, TileMemory
-from tilestep.plan.timeline import Buffers, Category, Moment, occupancy
+from tilestep.plan.timeline import Buffers, Category, MemoryMoment, occupancy
 from tilestep.program import parse_hlo
 from tilestep.recording.container import Builder
 from tilestep.recording.memory import (
@@ -52,9 +52,9 @@ def programs(draw: st.DrawFn) -> tuple[Liveness, TileMemory]:
     some = st.lists(st.sampled_from(drawn), max_size=3).map(tuple)
     number = iter(range(10**6))
 
-    def block(depth: int) -> tuple[list[Node], list[Moment]]:
+    def block(depth: int) -> tuple[list[Node], list[MemoryMoment]]:
         nodes: list[Node] = []
-        moments: list[Moment] = []
+        moments: list[MemoryMoment] = []
         for _ in range(draw(st.integers(0, 4))):
             name, kind = f"s{next(number)}", draw(st.sampled_from(("leaf", "leaf", "leaf", "loop", "branch"))) if depth else "leaf"
             inner = [block(depth - 1) for _ in range({"leaf": 0, "loop": 1, "branch": draw(st.integers(0, 3))}[kind])]
@@ -66,7 +66,7 @@ def programs(draw: st.DrawFn) -> tuple[Liveness, TileMemory]:
             else:
                 nodes.append(Branch(name=name, scope="", arms=tuple(bodies), site=None))
             moments.append(
-                Moment(
+                MemoryMoment(
                     step=name,
                     reads=draw(some),
                     writes=draw(some),

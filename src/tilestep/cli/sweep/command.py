@@ -16,7 +16,7 @@ from tilestep.cli.run import read_program, split_words
 from tilestep.cli.sweep.runs import SettingRun, keep, kept, measure
 from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting, named_values, settings_of, values_of
-from tilestep.cli.sweep.sweep_table import Row, answers_text, csv_text, json_text, plot, table_of
+from tilestep.cli.sweep.sweep_table import SweepRow, answers_text, csv_text, json_text, plot, table_of
 from tilestep.cli.terminated import told_first
 from tilestep.cli.usage import INTERRUPTED, Once, Parser, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.files import require_writable, writable_directory, write_file
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         interrupted = _measure(runs, found, options)
         rows = [
-            Row(setting=settings[at], command=settings[at].command(program, options.trip_count), found=found[at], items=items[at])
+            SweepRow(setting=settings[at], command=settings[at].command(program, options.trip_count), found=found[at], items=items[at])
             for at in sorted(found)
         ]
         _tell(rows, options)
@@ -180,7 +180,7 @@ def _nothing(_: Any) -> None:
     return None
 
 
-def _tell(rows: Sequence[Row], options: argparse.Namespace) -> None:
+def _tell(rows: Sequence[SweepRow], options: argparse.Namespace) -> None:
     if rows:
         print_table(table_of(rows), width_of_pipe=_WIDTH_OF_PIPE)
     with stdout_errors_told():

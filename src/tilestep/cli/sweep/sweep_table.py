@@ -23,7 +23,7 @@ _NEARLY_FASTEST: Final = 0.99  # share of the fastest rate: a setting that surel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SweepRow:
     """A setting and what it takes."""
 
     setting: Setting  # setting of the sweep
@@ -52,10 +52,10 @@ class Answer(NamedTuple):
     """A question, and the row that answers it."""
 
     question: str
-    row: Row
+    row: SweepRow
 
 
-def answers(rows: Sequence[Row]) -> list[Answer]:
+def answers(rows: Sequence[SweepRow]) -> list[Answer]:
     """The smallest that fits, the fastest, and the fastest per IPU; [] if nothing fits.
 
     The fastest are by items a second if each that fits has those, else by the time of a warm step, else by that of the whole run.
@@ -65,7 +65,7 @@ def answers(rows: Sequence[Row]) -> list[Answer]:
         return []
     rate, _ = rate_of(rows)
 
-    def per_ipu(row: Row) -> float:
+    def per_ipu(row: SweepRow) -> float:
         return rate(row) / _ipus(row)
 
     smallest = min(fitting, key=lambda row: (_ipus(row), row.found.outcome != "fits", -rate(row)))
@@ -77,7 +77,7 @@ def answers(rows: Sequence[Row]) -> list[Answer]:
     return answers
 
 
-def rate_of(rows: Sequence[Row]) -> tuple[Callable[[Row], float], str]:
+def rate_of(rows: Sequence[SweepRow]) -> tuple[Callable[[SweepRow], float], str]:
     """(how fast a row is, higher is faster; the figure that this is by: 'items_per_s', 'step_s' or 'whole_s')."""
     fitting = [row for row in rows if row.found.fits]
     if all(row.items_per_s is not None for row in fitting):
@@ -87,11 +87,11 @@ def rate_of(rows: Sequence[Row]) -> tuple[Callable[[Row], float], str]:
     return lambda row: 1 / row.found.whole_s if row.found.whole_s else 0.0, "whole_s"
 
 
-def _ipus(row: Row) -> int:
+def _ipus(row: SweepRow) -> int:
     return row.found.num_ipus or 1
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table_of(rows: Sequence[SweepRow]) -> Table:
     """A row for each setting."""
     table = Table(box=box.SIMPLE_HEAD)
     names = list(dict.fromkeys(name for row in rows for name in row.setting.cells()))
@@ -118,7 +118,7 @@ def _time(found: Measured) -> str:
     return time_text(found.step_s or 0.0, *(end for end in (found.step_low_s, found.step_high_s) if end is not None))
 
 
-def answers_text(rows: Sequence[Row]) -> str:
+def answers_text(rows: Sequence[SweepRow]) -> str:
     """What stands below the table."""
     if not rows:
         return "No setting has ended yet."
@@ -142,21 +142,21 @@ def answers_text(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _nearest(rows: Sequence[Row]) -> str:
+def _nearest(rows: Sequence[SweepRow]) -> str:
     near = min((row for row in rows if row.found.text.endswith("x")), key=lambda row: row.found.full or 0.0, default=None)
     if near is None:
         return "nothing fits, because nothing ran: the last column says why"
     return f"nothing fits; the nearest needs {near.found.full:.3g}x of {near.found.where}:\n  {plain(near.command)}"
 
 
-def json_text(rows: Sequence[Row]) -> str:
+def json_text(rows: Sequence[SweepRow]) -> str:
     """The sweep as a JSON document."""
     named = {answer.question: rows.index(answer.row) for answer in answers(rows)}
     document = {"schema": "tilestep-sweep", "version": 1, "rows": [row.document() for row in rows], "answers": named}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def csv_text(rows: Sequence[Row]) -> str:
+def csv_text(rows: Sequence[SweepRow]) -> str:
     """The sweep as a table of comma-separated values, with a line of headings: the setting's names first."""
     names = list(dict.fromkeys(name for row in rows for name in row.setting.cells()))
     stream = io.StringIO()
@@ -176,7 +176,7 @@ _TITLES: Final = {
 }
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[SweepRow], path: Path) -> None:
     """Draws the sweep to a file, whose suffix is one of `FORMS`. Raises: OSError naming the file; ImportError without Matplotlib."""
     rate, figure_name = rate_of(rows)
     choices = [

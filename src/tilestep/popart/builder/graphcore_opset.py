@@ -24,10 +24,10 @@ from tilestep.popart.builder.signatures import (
     INTS,
     STR,
     STRS,
-    Kind,
     Mismatch,
     Overload,
-    Parameter,
+    SignatureParameter,
+    ValueKind,
     instance_of,
     list_of,
     method,
@@ -159,11 +159,11 @@ def _comm_group(value: object) -> object:
     return value
 
 
-_COMM_GROUP: Final = Kind(label="CommGroup", convert=_comm_group)
+_COMM_GROUP: Final = ValueKind(label="CommGroup", convert=_comm_group)
 
 
 _WITH_DEBUG_NAME: Final = frozenset({"call", "packedDataBlock"})  # the original's Python layer calls their debug context so
-_DEBUG_NAME: Final = Parameter(name="debugName", kind=DEBUG_CONTEXT.kind, default="")
+_DEBUG_NAME: Final = SignatureParameter(name="debugName", kind=DEBUG_CONTEXT.kind, default="")
 
 
 def _debug_of(values: dict[str, Any]) -> str:
@@ -172,38 +172,42 @@ def _debug_of(values: dict[str, Any]) -> str:
 
 def _special_methods() -> dict[str, Any]:
     def one(
-        name: str, overloads: Sequence[tuple[Parameter, ...]], doc: str, run: Callable[[Any, int, dict[str, Any]], Any], returns: str
+        name: str,
+        overloads: Sequence[tuple[SignatureParameter, ...]],
+        doc: str,
+        run: Callable[[Any, int, dict[str, Any]], Any],
+        returns: str,
     ) -> Any:
         debug = (DEBUG_CONTEXT, _DEBUG_NAME) if name in _WITH_DEBUG_NAME else (DEBUG_CONTEXT,)
         made = [Overload(parameters=(*parameters, last), returns=returns) for parameters in overloads for last in debug]
         return method(name, made, doc, run, owner="AiGraphcoreOpset1")
 
-    args = Parameter(name="args", kind=IDS)
+    args = SignatureParameter(name="args", kind=IDS)
     lists = list_of(INTS)
     collective = (
         args,
-        Parameter(name="collectiveOperator", kind=optional(instance_of(CollectiveOperator)), default=None),
-        Parameter(name="commGroup", kind=optional(_COMM_GROUP), default=None),
+        SignatureParameter(name="collectiveOperator", kind=optional(instance_of(CollectiveOperator)), default=None),
+        SignatureParameter(name="commGroup", kind=optional(_COMM_GROUP), default=None),
     )
     multi_conv = (
-        Parameter(name="args", kind=list_of(IDS)),
-        *(Parameter(name=name, kind=lists, default=[]) for name in _MULTI_CONV_LISTS),
-        Parameter(name="availableMemoryProportions", kind=FLOATS, default=[]),
-        Parameter(name="partialsTypes", kind=STRS, default=[]),
-        Parameter(name="planType", kind=optional(STR), default=None),
-        Parameter(name="perConvReservedTiles", kind=optional(INT), default=None),
-        Parameter(name="cycleBackOff", kind=optional(FLOAT), default=None),
-        Parameter(name="enableConvDithering", kind=INTS, default=[]),
+        SignatureParameter(name="args", kind=list_of(IDS)),
+        *(SignatureParameter(name=name, kind=lists, default=[]) for name in _MULTI_CONV_LISTS),
+        SignatureParameter(name="availableMemoryProportions", kind=FLOATS, default=[]),
+        SignatureParameter(name="partialsTypes", kind=STRS, default=[]),
+        SignatureParameter(name="planType", kind=optional(STR), default=None),
+        SignatureParameter(name="perConvReservedTiles", kind=optional(INT), default=None),
+        SignatureParameter(name="cycleBackOff", kind=optional(FLOAT), default=None),
+        SignatureParameter(name="enableConvDithering", kind=INTS, default=[]),
     )
     packed = (
         args,
-        Parameter(name="maxSequenceLengths", kind=INTS),
-        Parameter(name="resultSize", kind=INT),
-        Parameter(name="callbackBatchSize", kind=INT),
-        Parameter(name="callback", kind=SUBGRAPH),
+        SignatureParameter(name="maxSequenceLengths", kind=INTS),
+        SignatureParameter(name="resultSize", kind=INT),
+        SignatureParameter(name="callbackBatchSize", kind=INT),
+        SignatureParameter(name="callback", kind=SUBGRAPH),
     )
-    call = (args, Parameter(name="num_outputs", kind=INT), Parameter(name="callee", kind=SUBGRAPH))
-    init = [(*INIT_PARAMETERS, Parameter(name="batch_axis", kind=INT)), INIT_PARAMETERS]
+    call = (args, SignatureParameter(name="num_outputs", kind=INT), SignatureParameter(name="callee", kind=SUBGRAPH))
+    init = [(*INIT_PARAMETERS, SignatureParameter(name="batch_axis", kind=INT)), INIT_PARAMETERS]
     return {
         "call": one("call", [call], "Runs a subgraph with `args` as its inputs.", _call, "List[str]"),
         "init": one("init", init, "A tensor of zeros (InitType.Zero), or of anything (NoInit).", _init, "str"),

@@ -17,9 +17,9 @@ from tilestep.popart.builder.signatures import (
     INTS,
     REQUIRED,
     STR,
-    Kind,
     Mismatch,
-    Parameter,
+    SignatureParameter,
+    ValueKind,
     instance_of,
     member_number,
     optional,
@@ -130,22 +130,22 @@ class GraphcoreOperator:
 
     name: str
     operator: BuilderOperator
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SignatureParameter, ...]
     doc: str
     attributes: Callable[[Mapping[str, Any]], Attributes]
-    args: Parameter
+    args: SignatureParameter
     varies: bool
     many: bool
 
-    def all_parameters(self) -> tuple[Parameter, ...]:
+    def all_parameters(self) -> tuple[SignatureParameter, ...]:
         """Those of the method. The debug context is the last one, but for printtensor."""
-        count = (Parameter(name="num_outputs", kind=INT),) if self.varies else ()
+        count = (SignatureParameter(name="num_outputs", kind=INT),) if self.varies else ()
         named = any(parameter.name in DEBUG_NAMES for parameter in self.parameters)
         return (self.args, *count, *self.parameters, *(() if named else (DEBUG_CONTEXT,)))
 
 
-def _one(name: str, kind: Kind, default: Any = REQUIRED) -> Parameter:
-    return Parameter(name=name, kind=kind, default=default)
+def _one(name: str, kind: ValueKind, default: Any = REQUIRED) -> SignatureParameter:
+    return SignatureParameter(name=name, kind=kind, default=default)
 
 
 def _single_letter(value: object) -> str:
@@ -154,7 +154,7 @@ def _single_letter(value: object) -> str:
     return value
 
 
-_LETTER: Final = Kind(label="str", convert=_single_letter)
+_LETTER: Final = ValueKind(label="str", convert=_single_letter)
 _REDUCTION: Final = _one("reduction", instance_of(ReductionType), ReductionType.Mean)
 _SCATTER: Final = _one("reduction", instance_of(ScatterReduction), ScatterReduction.Sum)
 
@@ -163,13 +163,13 @@ def _entry(
     name: str,
     op_type: str,
     inputs: int | tuple[int, int],
-    parameters: tuple[Parameter, ...] = (),
+    parameters: tuple[SignatureParameter, ...] = (),
     doc: str = "",
     *,
     outputs: int = 1,
     attributes: Callable[[Mapping[str, Any]], Attributes] = as_given,
     args: Any = REQUIRED,
-    args_kind: Kind = IDS,
+    args_kind: ValueKind = IDS,
     varies: bool = False,
 ) -> GraphcoreOperator:
     bounds = (inputs, inputs) if isinstance(inputs, int) else inputs

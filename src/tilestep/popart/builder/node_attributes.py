@@ -8,17 +8,30 @@ import onnx
 
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.model import AttributeValue, GraphModel, read
-from tilestep.popart.builder.signatures import BOOL, FLOAT, FLOATS, ID_SET, INT, INTS, STR, STRS, Kind, Parameter, dict_of, overloaded
+from tilestep.popart.builder.signatures import (
+    BOOL,
+    FLOAT,
+    FLOATS,
+    ID_SET,
+    INT,
+    INTS,
+    STR,
+    STRS,
+    SignatureParameter,
+    ValueKind,
+    dict_of,
+    overloaded,
+)
 from tilestep.popart.exceptions import popart_exception
 
-_NAME: Final = Parameter(name="attributeName", kind=STR)
-_OUTPUTS: Final = Parameter(name="nodeOutputNames", kind=ID_SET)
+_NAME: Final = SignatureParameter(name="attributeName", kind=STR)
+_OUTPUTS: Final = SignatureParameter(name="nodeOutputNames", kind=ID_SET)
 _ONE: Final = (_NAME, _OUTPUTS)
 _Type: Final = onnx.AttributeProto
 
 
-def _adding(kind: Kind) -> tuple[Parameter, ...]:
-    return (_NAME, Parameter(name="attributeValue", kind=kind), _OUTPUTS)
+def _adding(kind: ValueKind) -> tuple[SignatureParameter, ...]:
+    return (_NAME, SignatureParameter(name="attributeValue", kind=kind), _OUTPUTS)
 
 
 def _reader(name: str, kind: Any, wanted: str, returns: str) -> Any:
@@ -82,9 +95,9 @@ class NodeAttributes:
         raise popart_exception(f"Node does not have an attribute {name}.")
 
 
-_OUTPUT: Final = Parameter(name="nodeOutputName", kind=STR)
+_OUTPUT: Final = SignatureParameter(name="nodeOutputName", kind=STR)
 
-_PROPORTION: Final = Parameter(name="availableMemoryProportion", kind=FLOAT)
+_PROPORTION: Final = SignatureParameter(name="availableMemoryProportion", kind=FLOAT)
 _WITH_PARTIALS: Final = ("Conv", "MatMul")
 _SERIALIZE_MODES: Final = ("input_channels", "reducing_dim", "output_channels", "none")
 
@@ -104,7 +117,7 @@ class Tuning(NodeAttributes):
             self.removeNodeAttribute(names.AVAILABLE_MEMORY, outputs)
         self.addNodeAttribute(names.AVAILABLE_MEMORY, availableMemoryProportion, outputs)
 
-    @overloaded((_OUTPUT, Parameter(name="partialsType", kind=STR)))
+    @overloaded((_OUTPUT, SignatureParameter(name="partialsType", kind=STR)))
     def setPartialsType(self, nodeOutputName: str, partialsType: str) -> None:
         """The type of partial results, FLOAT or HALF. Raises: popart_exception for nodes other than convolutions and matrix products."""
         self._require(nodeOutputName, "setPartialsType", _WITH_PARTIALS, f"operators: {', '.join(_WITH_PARTIALS)};")
@@ -117,7 +130,7 @@ class Tuning(NodeAttributes):
             return "FLOAT"
         return self.getStringNodeAttribute(names.PARTIALS_TYPE, {nodeOutputName})
 
-    @overloaded((_OUTPUT, Parameter(name="enableConvDithering", kind=INT)))
+    @overloaded((_OUTPUT, SignatureParameter(name="enableConvDithering", kind=INT)))
     def setEnableConvDithering(self, nodeOutputName: str, enableConvDithering: int) -> None:
         """Whether a convolution is laid out from another tile than others. Raises: popart_exception for other nodes, and beyond 0 and 1."""
         if enableConvDithering not in (0, 1):
@@ -127,10 +140,10 @@ class Tuning(NodeAttributes):
 
     @overloaded(
         (
-            Parameter(name="nodeOutputName", kind=ID_SET),
-            Parameter(name="mode", kind=STR),
-            Parameter(name="factor", kind=INT, default=0),
-            Parameter(name="keep_precision", kind=BOOL, default=False),
+            SignatureParameter(name="nodeOutputName", kind=ID_SET),
+            SignatureParameter(name="mode", kind=STR),
+            SignatureParameter(name="factor", kind=INT, default=0),
+            SignatureParameter(name="keep_precision", kind=BOOL, default=False),
         )
     )
     def setSerializeMatMul(self, nodeOutputName: frozenset[str], mode: str, factor: int, keep_precision: bool) -> None:
@@ -146,14 +159,16 @@ class Tuning(NodeAttributes):
             self.addNodeAttribute(names.SERIALIZE_MATMUL_FACTOR, factor, nodeOutputName)
             self.addNodeAttribute(names.SERIALIZE_MATMUL_PRECISION, int(keep_precision), nodeOutputName)
 
-    @overloaded((_OUTPUT, Parameter(name="patternNames", kind=STRS)), (_OUTPUTS, Parameter(name="patternNames", kind=STRS)))
+    @overloaded(
+        (_OUTPUT, SignatureParameter(name="patternNames", kind=STRS)), (_OUTPUTS, SignatureParameter(name="patternNames", kind=STRS))
+    )
     def excludePatterns(
         self, patternNames: list[str], nodeOutputName: str | None = None, nodeOutputNames: frozenset[str] = frozenset()
     ) -> None:
         """Patterns that must not change a node."""
         self._set(names.EXCLUDE_PATTERNS, patternNames, nodeOutputNames if nodeOutputName is None else nodeOutputName)
 
-    @overloaded((_OUTPUT, Parameter(name="prefs", kind=dict_of(FLOAT))))
+    @overloaded((_OUTPUT, SignatureParameter(name="prefs", kind=dict_of(FLOAT))))
     def setInplacePreferences(self, nodeOutputName: str, prefs: dict[str, float]) -> None:
         """Priorities of a node's in-place variants, by their names."""
         ordered = sorted(prefs)

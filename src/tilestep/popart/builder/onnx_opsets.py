@@ -28,9 +28,9 @@ from tilestep.popart.builder.signatures import (
     REQUIRED,
     STR,
     STRS,
-    Kind,
     Overload,
-    Parameter,
+    SignatureParameter,
+    ValueKind,
     method,
     optional,
 )
@@ -46,7 +46,7 @@ _UNBOUNDED: Final = (1 << 31) - 1  # as schemas write it
 _OMITTED: Final = frozenset({"auto_pad"})
 _CHECKS: Final[Mapping[str, Check]] = {"AveragePool": check_pool, "Conv": check_conv, "MaxPool": check_pool}
 _Type: Final = defs.OpSchema.AttrType
-_KINDS: Final[Mapping[Any, Kind]] = {
+_KINDS: Final[Mapping[Any, ValueKind]] = {
     _Type.INT: INT,
     _Type.INTS: INTS,
     _Type.FLOAT: FLOAT,
@@ -94,17 +94,17 @@ def schemas_of(version: int) -> dict[str, defs.OpSchema]:
     return {method_name(name): newest[name] for name in sorted(newest)}
 
 
-def parameters_of(schema: defs.OpSchema) -> tuple[Parameter, ...]:
+def parameters_of(schema: defs.OpSchema) -> tuple[SignatureParameter, ...]:
     """The parameters of an operator's method."""
-    parameters: list[Parameter] = []
+    parameters: list[SignatureParameter] = []
     if schema.max_input > 0:
-        parameters.append(Parameter(name="args", kind=IDS))
+        parameters.append(SignatureParameter(name="args", kind=IDS))
     if schema.min_output != schema.max_output:
-        parameters.append(Parameter(name="num_outputs", kind=INT))
+        parameters.append(SignatureParameter(name="num_outputs", kind=INT))
     if schema.name == "Constant":
-        parameters.append(Parameter(name="value", kind=ARRAY))
+        parameters.append(SignatureParameter(name="value", kind=ARRAY))
         if schema.since_version >= 11:
-            parameters.append(Parameter(name="is_value_sparse", kind=BOOL, default=False))
+            parameters.append(SignatureParameter(name="is_value_sparse", kind=BOOL, default=False))
         return (*parameters, DEBUG_CONTEXT)
     attributes = [_parameter(schema, schema.attributes[name]) for name in sorted(schema.attributes) if name not in _OMITTED]
     parameters += [one for one in attributes if one.default is REQUIRED]
@@ -112,13 +112,13 @@ def parameters_of(schema: defs.OpSchema) -> tuple[Parameter, ...]:
     return (*parameters, DEBUG_CONTEXT)
 
 
-def _parameter(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Parameter:
+def _parameter(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> SignatureParameter:
     kind = STR if schema.name == "Cast" else _KINDS[attribute.type]
     tensor = attribute.type in (_Type.TENSOR, _Type.SPARSE_TENSOR)
     if attribute.required or tensor:
-        return Parameter(name=attribute.name, kind=kind)
+        return SignatureParameter(name=attribute.name, kind=kind)
     default = _default(schema, attribute)
-    return Parameter(name=attribute.name, kind=optional(kind) if default is None else kind, default=default)
+    return SignatureParameter(name=attribute.name, kind=optional(kind) if default is None else kind, default=default)
 
 
 def _default(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Any:
@@ -206,7 +206,7 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
     overloads = [Overload(parameters=parameters_of(schema), returns=returns)]
     if schema.name == "If":  # the original's Python layer calls its debug context `name`
         overloads.append(
-            Overload(parameters=(*parameters_of(schema)[:-1], Parameter(name="name", kind=DEBUG, default="")), returns=returns)
+            Overload(parameters=(*parameters_of(schema)[:-1], SignatureParameter(name="name", kind=DEBUG, default="")), returns=returns)
         )
     return method(name, overloads, _doc(schema), run, owner=f"AiOnnxOpset{version}")
 

@@ -17,9 +17,9 @@ from tilestep.popart.builder.signatures import (
     INT,
     INT64,
     STR,
-    Kind,
     Mismatch,
-    Parameter,
+    SignatureParameter,
+    ValueKind,
     instance_of,
     member_number,
     overloaded,
@@ -89,17 +89,17 @@ def _texts(value: object) -> dict[str, str]:
     return {str(key): str(one) for key, one in value.items()}  # of any types
 
 
-def _outputs(kind: Kind, name: str = "nodeOutputNames") -> Parameter:
-    return Parameter(name=name, kind=kind)
+def _outputs(kind: ValueKind, name: str = "nodeOutputNames") -> SignatureParameter:
+    return SignatureParameter(name=name, kind=kind)
 
 
-def _value(default: Any = 0, kind: Kind = INT64) -> Parameter:
-    return Parameter(name="value", kind=kind, default=default)
+def _value(default: Any = 0, kind: ValueKind = INT64) -> SignatureParameter:
+    return SignatureParameter(name="value", kind=kind, default=default)
 
 
 _RECOMPUTE: Final = instance_of(RecomputeType)
 _LOCATION: Final = instance_of(TensorLocation)
-_NUMBER: Final = Parameter(name="value", kind=INT64)
+_NUMBER: Final = SignatureParameter(name="value", kind=INT64)
 _Names = str | list[str] | frozenset[str]
 
 
@@ -198,27 +198,32 @@ class Placement(NodeAttributes):
         """Where what nodes give is kept."""
         return self._place(names.OUTPUT_TENSOR_LOCATION, value.serialize(), nodeOutputNames)
 
-    @overloaded((Parameter(name="value", kind=FLOAT),))
+    @overloaded((SignatureParameter(name="value", kind=FLOAT),))
     def schedulePriority(self, value: float) -> AttributeContextManager | None:
         """The priority of nodes for the scheduler; the larger, the earlier."""
         return self._place(names.SCHEDULE_PRIORITY, value, None)
 
-    @overloaded((Parameter(name="type", kind=member_number(CommGroupType), default=0), Parameter(name="groupSize", kind=INT, default=0)))
+    @overloaded(
+        (
+            SignatureParameter(name="type", kind=member_number(CommGroupType), default=0),
+            SignatureParameter(name="groupSize", kind=INT, default=0),
+        )
+    )
     def commGroup(self, type: int, groupSize: int) -> AttributeContextManager | None:
         """The group of replicas of collective operations."""
         return self._place(names.COLLECTIVE_COMM_GROUP, [type, groupSize], None)
 
-    @overloaded((Parameter(name="attributes", kind=Kind(label="Dict[str, str]", convert=_texts)),))
+    @overloaded((SignatureParameter(name="attributes", kind=ValueKind(label="Dict[str, str]", convert=_texts)),))
     def outlineAttributes(self, attributes: dict[str, str]) -> KeyValueContextManager:
         """Keys and values that keep nodes apart when equal parts of the graph are outlined."""
         return KeyValueContextManager(self._model, names.OUTLINE, attributes)
 
-    @overloaded((Parameter(name="name", kind=STR),))
+    @overloaded((SignatureParameter(name="name", kind=STR),))
     def nameScope(self, name: str) -> NameContextManager:
         """A name before the names of tensors and nodes inside the context."""
         return NameContextManager(self._model, name)
 
-    @overloaded((Parameter(name="name", kind=STR, default=""),), returns="str")
+    @overloaded((SignatureParameter(name="name", kind=STR, default=""),), returns="str")
     def getNameScope(self, name: str) -> str:
         """The name with the open name scopes before it."""
         return self._model.scoped(name)

@@ -24,7 +24,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ValueKind:
     """Attributes: label: as messages and signatures show it; convert: value -> converted value, or it raises Mismatch."""
 
     label: str
@@ -99,16 +99,16 @@ def _debug(value: object) -> str:
     return _str(value) if path is None else _str(path())
 
 
-INT: Final = Kind(label="int", convert=_int)
-INT64: Final = Kind(label="int", convert=_int64)  # an attribute would take a larger one for a negative number
-FLOAT: Final = Kind(label="float", convert=_float)
-BOOL: Final = Kind(label="bool", convert=_bool)
-STR: Final = Kind(label="str", convert=_str)
-ARRAY: Final = Kind(label="numpy.ndarray", convert=_array)
-DEBUG: Final = Kind(label="DebugContext", convert=_debug)  # a name, or an object with getPathName(): gives the path
+INT: Final = ValueKind(label="int", convert=_int)
+INT64: Final = ValueKind(label="int", convert=_int64)  # an attribute would take a larger one for a negative number
+FLOAT: Final = ValueKind(label="float", convert=_float)
+BOOL: Final = ValueKind(label="bool", convert=_bool)
+STR: Final = ValueKind(label="str", convert=_str)
+ARRAY: Final = ValueKind(label="numpy.ndarray", convert=_array)
+DEBUG: Final = ValueKind(label="DebugContext", convert=_debug)  # a name, or an object with getPathName(): gives the path
 
 
-def list_of(item: Kind) -> Kind:
+def list_of(item: ValueKind) -> ValueKind:
     """A list, tuple or array whose items are of a kind."""
 
     def convert(value: object) -> list[Any]:
@@ -118,10 +118,10 @@ def list_of(item: Kind) -> Kind:
             raise Mismatch
         return [item.convert(one) for one in cast("Sequence[Any]", value)]
 
-    return Kind(label=f"List[{item.label}]", convert=convert)
+    return ValueKind(label=f"List[{item.label}]", convert=convert)
 
 
-def set_of(item: Kind) -> Kind:
+def set_of(item: ValueKind) -> ValueKind:
     """A set whose items are of a kind; it gives a frozenset."""
 
     def convert(value: object) -> frozenset[Any]:
@@ -129,10 +129,10 @@ def set_of(item: Kind) -> Kind:
             raise Mismatch
         return frozenset(item.convert(one) for one in cast("AbstractSet[Any]", value))
 
-    return Kind(label=f"Set[{item.label}]", convert=convert)
+    return ValueKind(label=f"Set[{item.label}]", convert=convert)
 
 
-def dict_of(item: Kind) -> Kind:
+def dict_of(item: ValueKind) -> ValueKind:
     """A dictionary from texts to values of a kind."""
 
     def convert(value: object) -> dict[str, Any]:
@@ -140,15 +140,15 @@ def dict_of(item: Kind) -> Kind:
             raise Mismatch
         return {_str(name): item.convert(one) for name, one in cast("Mapping[Any, Any]", value).items()}
 
-    return Kind(label=f"Dict[str, {item.label}]", convert=convert)
+    return ValueKind(label=f"Dict[str, {item.label}]", convert=convert)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: ValueKind) -> ValueKind:
     """None, or a value of a kind."""
-    return Kind(label=f"Optional[{kind.label}]", convert=lambda value: None if value is None else kind.convert(value))
+    return ValueKind(label=f"Optional[{kind.label}]", convert=lambda value: None if value is None else kind.convert(value))
 
 
-def instance_of(cls: type) -> Kind:
+def instance_of(cls: type) -> ValueKind:
     """An object of a class."""
 
     def convert(value: object) -> object:
@@ -156,16 +156,16 @@ def instance_of(cls: type) -> Kind:
             raise Mismatch
         return value
 
-    return Kind(label=cls.__name__, convert=convert)
+    return ValueKind(label=cls.__name__, convert=convert)
 
 
-def member_number(cls: type[Enum]) -> Kind:
+def member_number(cls: type[Enum]) -> ValueKind:
     """A number, or a member of an enumeration, of which the number is taken."""
 
     def convert(value: object) -> int:
         return int(value.value) if isinstance(value, cls) else _int(value)
 
-    return Kind(label=f"int | {cls.__name__}", convert=convert)
+    return ValueKind(label=f"int | {cls.__name__}", convert=convert)
 
 
 INTS: Final = list_of(INT)
@@ -184,22 +184,22 @@ REQUIRED: Final = _Required()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameter:
+class SignatureParameter:
     """A parameter. Attributes: default: REQUIRED if it must be given; a default is taken as it is, without conversion."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     default: Any = REQUIRED
 
 
-DEBUG_CONTEXT: Final = Parameter(name="debugContext", kind=DEBUG, default="")
+DEBUG_CONTEXT: Final = SignatureParameter(name="debugContext", kind=DEBUG, default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overload:
     """One way to call a method. Attributes: returns: the kind of its result in words."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SignatureParameter, ...]
     returns: str = "None"
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,7 +291,7 @@ def method(
 Run = Callable[..., Any]
 
 
-def overloaded(*overloads: tuple[Parameter, ...], returns: str = "None") -> Callable[[Run], Any]:
+def overloaded(*overloads: tuple[SignatureParameter, ...], returns: str = "None") -> Callable[[Run], Any]:
     """A decorator: the method takes any of the overloads' parameters, and the decorated function gets them by name.
 
     Where overloads have different parameters, the function has defaults for those that only some have.

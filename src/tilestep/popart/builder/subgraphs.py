@@ -7,7 +7,7 @@ from typing import Any, Final
 import onnx
 
 from tilestep.popart.builder.model import GraphModel
-from tilestep.popart.builder.signatures import Kind, Mismatch
+from tilestep.popart.builder.signatures import Mismatch, ValueKind
 
 
 def _model_of(value: object) -> GraphModel:
@@ -19,7 +19,7 @@ def _model_of(value: object) -> GraphModel:
     return model
 
 
-SUBGRAPH: Final = Kind(label="Builder", convert=_model_of)
+SUBGRAPH: Final = ValueKind(label="Builder", convert=_model_of)
 
 
 def embedded(outer: GraphModel, value: Any) -> Any:

@@ -79,7 +79,7 @@ def _quickly_traced(step: Callable[..., Any], traced: Any, arguments: tuple[Any,
 
 
 @final
-class Engine:
+class SessionEngine:
     """The compiled step of one session.
 
     Attributes:

@@ -20,7 +20,7 @@ _INNER: Final = "inner_ipu_"  # how the names of counters of single IPUs begin
 
 
 @final
-class Figures:
+class SessionFigures:
     """The emulated machine of a session, told what the session does."""
 
     def __init__(

@@ -22,12 +22,12 @@ from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.engine import Engine, described
+from tilestep.popart.session.engine import SessionEngine, described
 from tilestep.popart.session.feeds import Feeds
-from tilestep.popart.session.figures import Figures
+from tilestep.popart.session.figures import SessionFigures
 from tilestep.popart.session.plan import plan_of
-from tilestep.popart.session.program import Carry, key_of
-from tilestep.popart.session.proposals.session_registry import Seen, made
+from tilestep.popart.session.program import SessionCarry, key_of
+from tilestep.popart.session.proposals.session_registry import RegisteredSession, made
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import Synthetic, require_streams
 from tilestep.popart.session.weights import HostWeights, SavedModel
@@ -84,7 +84,7 @@ class Prepared:
         differentiable = self._plan.names.analysis.differentiable
         tiles = max(0, self._options.numIOTiles)
         made(
-            Seen(
+            RegisteredSession(
                 name=plain(name),
                 graph=self._plan.graph,
                 loss=loss,
@@ -96,13 +96,13 @@ class Prepared:
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)
-        self._carry: Carry | None = None
+        self._carry: SessionCarry | None = None
         self._seed = 0
         self._weights_sent = self._loaded = False
-        self._engine = Engine(
+        self._engine = SessionEngine(
             self._plan, self._feeds, self._options, device, (self._training, loss, self._plan.anchors, described(optimizer))
         )
-        self._figures = Figures(self._plan, device, self._options, name, optimizer)
+        self._figures = SessionFigures(self._plan, device, self._options, name, optimizer)
         self._synthetic = Synthetic(self._options.syntheticDataMode)
 
     # -- what the session is
@@ -183,7 +183,7 @@ class Prepared:
         """Says whether the device has the program. If not, the next run loads it, which attaches the device."""
         self._loaded = bool(isLoaded)
 
-    def _first_carry(self) -> Carry:
+    def _first_carry(self) -> SessionCarry:
         rule = self._plan.rule
         values = {name: self._plan.replication.on_device(name, array) for name, array in self._weights.outgoing.items()}
         optimizer = None
@@ -195,9 +195,9 @@ class Prepared:
                 optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)
         variables = {name: values[name] for name in self._plan.graph.variables}
         key, count = (key_of(self._seed), np.uint32(0)) if self._carry is None else (self._carry.key, self._carry.count)
-        return jax.tree.map(jax.numpy.asarray, Carry(variables=variables, optimizer=optimizer, key=key, count=count))
+        return jax.tree.map(jax.numpy.asarray, SessionCarry(variables=variables, optimizer=optimizer, key=key, count=count))
 
-    def _require_prepared(self, what: str) -> Carry:
+    def _require_prepared(self, what: str) -> SessionCarry:
         if self._carry is None:
             raise noted(
                 popart_runtime_error(f"Devicex::prepare() must be called before Devicex::{what} is called."),

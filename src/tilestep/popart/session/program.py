@@ -41,7 +41,7 @@ def _key(words: Sequence[int]) -> Any:
     return jax.random.wrap_key_data(jax.numpy.asarray(np.array(list(words), np.uint32)), impl=_RANDOM)
 
 
-class Carry(NamedTuple):
+class SessionCarry(NamedTuple):
     """What stays on the device from microbatch to microbatch.
 
     Attributes:
@@ -104,15 +104,15 @@ class SessionProgram:
         self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
         self.anchors, self.batches, self.accumulation, self.resident = anchors, batches, accumulation, resident
 
-    def begin(self, carry: Carry) -> Carry:
+    def begin(self, carry: SessionCarry) -> SessionCarry:
         """The carry at the begin of a run."""
         return carry if self._stale is None else carry._replace(old=self._stale.versions.begin(carry.variables))
 
-    def end(self, carry: Carry) -> Carry:
+    def end(self, carry: SessionCarry) -> SessionCarry:
         """The carry after a run: the next one begins with the newest weights."""
         return carry._replace(old=None)
 
-    def microbatch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+    def microbatch(self, carry: SessionCarry, inputs: Values) -> tuple[SessionCarry, Values]:
         """Runs the model and, in training, adds the gradients to the accumulators.
 
         Args: inputs: of one microbatch.
@@ -134,7 +134,7 @@ class SessionProgram:
         captured |= {anchor: captured[name] for anchor, name in self._fetched.restored.items()}
         return new, captured | self._kept(new, (*self._fetched.variables, *self._fetched.accumulators))
 
-    def update(self, carry: Carry) -> Carry:
+    def update(self, carry: SessionCarry) -> SessionCarry:
         """Changes the variables by the accumulated gradients. In inference there is nothing to do."""
         if self._gradients is None:
             return carry
@@ -145,7 +145,7 @@ class SessionProgram:
             return new
         return new._replace(old=self._stale.versions.pushed(carry.old, new.variables))
 
-    def batch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+    def batch(self, carry: SessionCarry, inputs: Values) -> tuple[SessionCarry, Values]:
         """All microbatches between two updates, and the update.
 
         Args: inputs: of the microbatches; with more than one of them the first dimension counts them, unless they are resident.
@@ -161,12 +161,12 @@ class SessionProgram:
         after = self.after_update(new)
         return new, values | {name: jnp.broadcast_to(value, (self.accumulation, *value.shape)) for name, value in after.items()}
 
-    def after_update(self, carry: Carry) -> Values:
+    def after_update(self, carry: SessionCarry) -> Values:
         """Anchors that a batch returns as they are after its update, for each of its microbatches. A batch of one returns all so."""
         variables = self._fetched.variables if self.accumulation == 1 else ()
         return self._kept(carry, variables) | {name: carry.variables[of] for name, of in self._fetched.updated.items()}
 
-    def step(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+    def step(self, carry: SessionCarry, inputs: Values) -> tuple[SessionCarry, Values]:
         """All batches of a step.
 
         Args: inputs: first the dimension of batches, then that of microbatches; a dimension of one element is left out, and both of
@@ -182,7 +182,7 @@ class SessionProgram:
         else:
             first = {anchor.name: jnp.zeros(shape.shape, shape.dtype) for anchor, shape in self._total_types(carry, inputs)}
 
-            def body(state: tuple[Carry, Values], batch: Values) -> tuple[tuple[Carry, Values], Values]:
+            def body(state: tuple[SessionCarry, Values], batch: Values) -> tuple[tuple[SessionCarry, Values], Values]:
                 inner, values = self.batch(state[0], batch)
                 totals = {
                     anchor.name: self._total(anchor, values[anchor.name], state[1][anchor.name])
@@ -201,7 +201,7 @@ class SessionProgram:
             return lax.scan(function, carry, inputs, length=count)
 
         def again(carry: Any, _: None) -> Any:
-            number = (carry if isinstance(carry, Carry) else carry[0]).count
+            number = (carry if isinstance(carry, SessionCarry) else carry[0]).count
             return function(carry, lax.optimization_barrier((number, inputs))[1])  # else XLA computes once what is always the same
 
         return lax.scan(again, carry, None, length=count)
@@ -213,12 +213,12 @@ class SessionProgram:
         flat = values.reshape(-1, *values.shape[2:]) if self.accumulation > 1 else values
         return flat[anchor.period - 1 :: anchor.period]
 
-    def at_end(self, carry: Carry) -> Values:
+    def at_end(self, carry: SessionCarry) -> Values:
         """Anchors of variables that are returned once, at the end of a step."""
         final = {anchor.name for anchor in self.anchors if anchor.kind == AnchorReturnTypeId.Final}
         return self._kept(carry, [name for name in self._fetched.variables if name in final])
 
-    def _total_types(self, carry: Carry, inputs: Values) -> list[tuple[Anchor, Any]]:
+    def _total_types(self, carry: SessionCarry, inputs: Values) -> list[tuple[Anchor, Any]]:
         one = {name: value if self.resident else jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for name, value in inputs.items()}
         _, values = jax.eval_shape(self.batch, carry, one)
         leading = 1 if self.accumulation > 1 else 0
@@ -235,7 +235,7 @@ class SessionProgram:
         total = values.sum(0, dtype=values.dtype) if self.accumulation > 1 else values
         return total if so_far is None else so_far + total
 
-    def _differentiated(self, of: Gradients, carry: Carry, inputs: Values, key: Any) -> tuple[Values, Values, Values, Values]:
+    def _differentiated(self, of: Gradients, carry: SessionCarry, inputs: Values, key: Any) -> tuple[Values, Values, Values, Values]:
         """(captured values, new statistics, gradients of variables, gradients of taps)."""
         if self._stale is not None and carry.old is not None:
             asked = Asked(tensors=self._wanted(), taps=of.taps)
@@ -255,7 +255,7 @@ class SessionProgram:
         grads, seeds = backward(self._seed(of, carry, loss))
         return captured, state, grads, seeds
 
-    def _seed(self, of: Gradients, carry: Carry, loss: Any) -> Any:
+    def _seed(self, of: Gradients, carry: SessionCarry, loss: Any) -> Any:
         """The gradient of the loss, with which backward begins."""
         largest = float(jnp.finfo(loss.dtype).max)  # an IPU's conversion stays finite
         return jnp.clip(of.rule.loss_scale(carry.optimizer), -largest, largest).astype(loss.dtype).reshape(loss.shape)
@@ -263,6 +263,6 @@ class SessionProgram:
     def _wanted(self) -> set[str]:
         return {*self._fetched.tensors, *self._fetched.restored.values()}
 
-    def _kept(self, carry: Carry, names: Sequence[str]) -> Values:
+    def _kept(self, carry: SessionCarry, names: Sequence[str]) -> Values:
         state = {} if self._gradients is None else self._gradients.rule.values(carry.optimizer)
         return {name: carry.variables[name] if name in carry.variables else state[name] for name in names}

@@ -13,7 +13,7 @@ from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.optimizers import OptimizerState
 from tilestep.popart.session.analysis import Types
 from tilestep.popart.session.graph import Values
-from tilestep.popart.session.program import Carry, SessionProgram
+from tilestep.popart.session.program import SessionCarry, SessionProgram
 from tilestep.popart.session.replication import AXIS, Replication
 from tilestep.popart.session.stale import Rings
 
@@ -43,30 +43,30 @@ class ReplicatedProgram:
         self._ranks = {name: len(kind.shape) for name, kind in state.items()}
         self.batches, self.accumulation = program.batches, program.accumulation
 
-    def step(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+    def step(self, carry: SessionCarry, inputs: Values) -> tuple[SessionCarry, Values]:
         """All batches of a step, as `Program.step`."""
         axes = self._axes_of_step(carry)
         return self._by_vmap(self.program.step, axes[0], axes[1])(carry, inputs)
 
-    def begin(self, carry: Carry) -> Carry:
+    def begin(self, carry: SessionCarry) -> SessionCarry:
         """The carry at the begin of a run, as `Program.begin`."""
         return self.program.begin(carry)
 
-    def end(self, carry: Carry) -> Carry:
+    def end(self, carry: SessionCarry) -> SessionCarry:
         """The carry after a run, as `Program.end`."""
         return self.program.end(carry)
 
-    def microbatch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
+    def microbatch(self, carry: SessionCarry, inputs: Values) -> tuple[SessionCarry, Values]:
         """One microbatch of each replica, as `Program.microbatch`. From here to the update each replica has its own state."""
         axes = self._axes(carry)
         mapped = self._by_vmap(self.program.microbatch, (axes, self._axes_of_inputs(_FIRST)), (self._before_update(axes), _FIRST))
         return mapped(carry, inputs)
 
-    def update(self, carry: Carry) -> Carry:
+    def update(self, carry: SessionCarry) -> SessionCarry:
         """The update of all replicas, as `Program.update`. Args: carry: of `microbatch`."""
         axes = self._axes(carry)
         after = axes._replace(variables=_FIRST, optimizer=None if carry.optimizer is None else _FIRST, old=self._axes_of_old(carry, _FIRST))
-        changed: Carry = self._by_vmap(lambda own: (self.program.update(own), {}), (axes,), (after, _FIRST))(carry)[0]
+        changed: SessionCarry = self._by_vmap(lambda own: (self.program.update(own), {}), (axes,), (after, _FIRST))(carry)[0]
         variables = self._shared(changed.variables)
         if changed.old is not None:
             changed = changed._replace(old=changed.old._replace(old=self._shared(changed.old.old)))
@@ -75,15 +75,15 @@ class ReplicatedProgram:
         hyper = {name: array[0] for name, array in changed.optimizer.hyper.items()}
         return changed._replace(variables=variables, optimizer=OptimizerState(hyper=hyper, tensors=self._shared(changed.optimizer.tensors)))
 
-    def after_update(self, carry: Carry) -> Values:
+    def after_update(self, carry: SessionCarry) -> Values:
         """As `Program.after_update`, of each replica."""
         return self._looked_at(self.program.after_update, carry)
 
-    def at_end(self, carry: Carry) -> Values:
+    def at_end(self, carry: SessionCarry) -> Values:
         """As `Program.at_end`, of each replica."""
         return self._looked_at(self.program.at_end, carry)
 
-    def _looked_at(self, function: Callable[[Carry], Values], carry: Carry) -> Values:
+    def _looked_at(self, function: Callable[[SessionCarry], Values], carry: SessionCarry) -> Values:
         axes = self._axes(carry)
         values: Values = self._by_vmap(lambda own: (own, function(own)), (axes,), (axes, _FIRST))(carry)[1]
         return values
@@ -94,7 +94,7 @@ class ReplicatedProgram:
 
     # ------------------------------------------------------------------------------------------------ where replicas stand
 
-    def _axes_of_step(self, carry: Carry) -> tuple[Axes, Axes]:
+    def _axes_of_step(self, carry: SessionCarry) -> tuple[Axes, Axes]:
         axes = self._axes(carry)
         leading = (self.batches > 1) + (self.accumulation > 1)
         return (axes, self._axes_of_inputs(0 if self.program.resident else leading)), (
@@ -111,16 +111,16 @@ class ReplicatedProgram:
     def _axes_of_inputs(self, place: int) -> Axes:
         return {name: None if name in self._replication.broadcast else place for name in self._inputs}
 
-    def _axes(self, carry: Carry) -> Axes:
+    def _axes(self, carry: SessionCarry) -> Axes:
         own = self._replication.own
         variables = {name: _FIRST if name in own else None for name in carry.variables}
         optimizer = None
         if carry.optimizer is not None:
             tensors: Any = {name: _FIRST if self._is_own(name, array) else None for name, array in carry.optimizer.tensors.items()}
             optimizer = OptimizerState(hyper=_SHARED, tensors=tensors)
-        return Carry(variables=variables, optimizer=optimizer, key=None, count=None, old=self._axes_of_old(carry, None))
+        return SessionCarry(variables=variables, optimizer=optimizer, key=None, count=None, old=self._axes_of_old(carry, None))
 
-    def _axes_of_old(self, carry: Carry, shared: int | None) -> Axes:
+    def _axes_of_old(self, carry: SessionCarry, shared: int | None) -> Axes:
         """Args: shared: the place for weights that all replicas share."""
         if carry.old is None:
             return None
@@ -140,10 +140,10 @@ class ReplicatedProgram:
 
     # ------------------------------------------------------------------------------------------------ how it is mapped
 
-    def _in_replica(self, function: Callable[..., tuple[Carry, Values]]) -> Callable[..., tuple[Carry, Values]]:
+    def _in_replica(self, function: Callable[..., tuple[SessionCarry, Values]]) -> Callable[..., tuple[SessionCarry, Values]]:
         """A function of one replica, with random numbers of its own."""
 
-        def of_one(carry: Carry, *inputs: Values) -> tuple[Carry, Values]:
+        def of_one(carry: SessionCarry, *inputs: Values) -> tuple[SessionCarry, Values]:
             own = carry._replace(key=jax.random.fold_in(carry.key, lax.axis_index(AXIS) + 1))
             with replicas(AXIS, self._replication.count):
                 new, values = function(own, *inputs)
@@ -151,7 +151,7 @@ class ReplicatedProgram:
 
         return of_one
 
-    def _by_vmap(self, function: Callable[..., tuple[Carry, Values]], inside: Axes, outside: Axes) -> Callable[..., Any]:
+    def _by_vmap(self, function: Callable[..., tuple[SessionCarry, Values]], inside: Axes, outside: Axes) -> Callable[..., Any]:
         return jax.vmap(
             self._in_replica(function),
             in_axes=inside,

@@ -14,7 +14,7 @@ from tilestep.popart.session.engine import named_failures, quick_on_cpu
 from tilestep.popart.session.feeds import deliver
 from tilestep.popart.session.pipelined import FORWARD_ONLY
 from tilestep.popart.session.prepared import Prepared
-from tilestep.popart.session.program import Carry
+from tilestep.popart.session.program import SessionCarry
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback
 
 
@@ -72,7 +72,7 @@ class RunCalls(Prepared):
                 f"createImplicitPipeliningFwdOnlyProgram has also '{FORWARD_ONLY}'. Make another session for another program"
             )
 
-    def _run_forward(self, carry: Carry, io: IStepIO) -> None:
+    def _run_forward(self, carry: SessionCarry, io: IStepIO) -> None:
         """The forward part of a pipeline: the weights stay as they are."""
         forward = self._plan.forward
         assert forward is not None
@@ -89,7 +89,7 @@ class RunCalls(Prepared):
             self._carry, values = self._forward(carry, self._feeds.step_inputs(io))
             deliver(values, io)
 
-    def _run_arrays(self, carry: Carry, io: PyStepIO) -> None:
+    def _run_arrays(self, carry: SessionCarry, io: PyStepIO) -> None:
         if io.checks and io is not self._checked:
             self._feeds.require(io)
             self._checked = io
@@ -102,12 +102,12 @@ class RunCalls(Prepared):
             deliver(values, io)
         self._carry = after  # a run that failed leaves the weights as they were
 
-    def _run_synthetic(self, carry: Carry, step: Any) -> None:
+    def _run_synthetic(self, carry: SessionCarry, step: Any) -> None:
         """The device has the inputs, and nothing comes back."""
         with named_failures():
             self._carry, _ = step(carry, self._synthetic.arrays(self._plan.graph.inputs, self._feeds.step_types()))
 
-    def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
+    def _run_callbacks(self, carry: SessionCarry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned.
 
         Updated variables are written after the update of a batch, once for each of its microbatches.

@@ -91,7 +91,7 @@ def runs_read(script: Script, key: int) -> int:
     return len({found.run for found in asked_of(script, key) if found.is_read})
 
 
-class Asked(NamedTuple):
+class AskedRead(NamedTuple):
     """The host waits for a result of a program, or reads it."""
 
     position: int  # among the calls
@@ -101,7 +101,7 @@ class Asked(NamedTuple):
     is_read: bool
 
 
-def asked_of(script: Script, key: int, results: Collection[int] | None = None) -> Iterator[Asked]:
+def asked_of(script: Script, key: int, results: Collection[int] | None = None) -> Iterator[AskedRead]:
     """Each wait for and each read of a result of a program. Args: results: None: of any."""
     makers: dict[int, tuple[int, int]] = {}
     sizes = [(r.index, r.size_bytes) for r in script.programs[key].results if results is None or r.index in results]
@@ -109,7 +109,7 @@ def asked_of(script: Script, key: int, results: Collection[int] | None = None) -
     for position, call in enumerate(script.calls):
         match call:
             case Wait() | Read() if call.value in makers:
-                yield Asked(position, *makers[call.value], call.line, isinstance(call, Read))
+                yield AskedRead(position, *makers[call.value], call.line, isinstance(call, Read))
             case Dispatch() if call.key == key:
                 run += 1
                 makers.update((row[index], (run, size)) for row in call.results for index, size in sizes)

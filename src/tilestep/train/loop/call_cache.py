@@ -22,7 +22,7 @@ _reference: Any = weakref.ref  # typed, it would ask for a type of each leaf
 _cache: Final[dict[int, CachedCall[Any]]] = {}  # by the id of the carry's first leaf
 
 
-class Call(NamedTuple):
+class LoopCall(NamedTuple):
     """A loop's arguments but for the carry."""
 
     body: Body
@@ -43,7 +43,7 @@ class CachedCall(NamedTuple, Generic[P]):
     rest: tuple[Any, ...]  # as in Call
 
 
-def lookup(carry: Pytree, call: Call) -> CachedCall[Any] | None:
+def lookup(carry: Pytree, call: LoopCall) -> CachedCall[Any] | None:
     """The call with these arguments that returned this very carry, if there is one."""
     leaves, structure = tree_flatten(carry)
     cached = _cache.get(id(leaves[0])) if leaves else None
@@ -58,7 +58,7 @@ def lookup(carry: Pytree, call: Call) -> CachedCall[Any] | None:
     return cached
 
 
-def store(carry: Pytree, call: Call, plan: P, *, is_confirmed: bool, cached: CachedCall[P] | None) -> None:
+def store(carry: Pytree, call: LoopCall, plan: P, *, is_confirmed: bool, cached: CachedCall[P] | None) -> None:
     """Notes that the call has returned the carry. Args: cached: the result of `lookup` for the call."""
     if cached is None:
         leaves, structure = tree_flatten(carry)

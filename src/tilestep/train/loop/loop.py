@@ -17,7 +17,7 @@ from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute
 from tilestep.train.loop import call_cache, update_pattern
-from tilestep.train.loop.call_cache import Call
+from tilestep.train.loop.call_cache import LoopCall
 from tilestep.train.loop.effective_batch import update_size
 from tilestep.train.loop.plan import placed_carry, plan_repeat, plan_while_loop
 from tilestep.train.loop.program_cache import ChunkSpan, LoopPrograms
@@ -95,7 +95,7 @@ def repeat(
     require_bools(donate=donate, progress=progress, check_nans=check_nans)
     options = plan_options_of(plan_options)
     if checkpoints is None:
-        call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, options, check_nans))
+        call = LoopCall(body, infeed, outfeed, (n, chunk, replicas, recompute, options, check_nans))
         return _repeat(call, carry, donate=donate, progress=progress)
     require_kind("checkpoints", checkpoints, Checkpoints, "a Checkpoints, or None")
     total = whole_number("n", n, least=0)
@@ -106,7 +106,7 @@ def repeat(
     run = SavingLoop(
         checkpoints, f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts
     )
-    call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options, check_nans))
+    call = LoopCall(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options, check_nans))
     with run:
         return _repeat(call, run.state, donate=donate, progress=progress, run=run)
 
@@ -121,7 +121,7 @@ def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue 
     return every if depth is None else min(every, depth)
 
 
-def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: SavingLoop | None = None) -> Pytree:
+def _repeat(call: LoopCall, carry: Pytree, *, donate: bool, progress: bool, run: SavingLoop | None = None) -> Pytree:
     body, infeed, outfeed, (n, _, replicas, *_, check_nans) = call.body, call.infeed, call.outfeed, call.rest
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
@@ -198,7 +198,7 @@ def while_loop(
         LoopInterrupt: as for `repeat`.
     """
     require_bools(donate=donate, progress=progress)
-    call = Call(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute, plan_options_of(plan_options)))
+    call = LoopCall(body, infeed, outfeed, (maximum_iterations, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan = plan_while_loop(condition, call, carry, donate=donate)
     most, chunk_steps, loop = plan.most, plan.chunk_steps, plan.loop
     program = loop.program(ChunkSpan(steps=chunk_steps if infeed is not None or outfeed is not None else 1))

@@ -15,7 +15,7 @@ from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, require_recompute
 from tilestep.train.loop import call_cache
-from tilestep.train.loop.call_cache import CachedCall, Call
+from tilestep.train.loop.call_cache import CachedCall, LoopCall
 from tilestep.train.loop.carry import Carry, prepared
 from tilestep.train.loop.program_cache import ChunkSpan, LoopPrograms, LoopSettings, repeat_loop, while_loop_loop
 from tilestep.train.loop.replicated import ReplicatedLoop, replicated_loop
@@ -76,7 +76,7 @@ def placed_carry(carry: Pytree, replicas: Replicas, infeed: InfeedQueue | None, 
     return replicated.placed(prepared(carry, donate=False, loop="repeat")).tree
 
 
-def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
+def plan_repeat(call: LoopCall, carry: Pytree, *, donate: bool) -> PlannedCall:
     """Plans a call of `repeat`, or takes the plan of the earlier call that returned this very carry.
 
     Raises: TypeError, ValueError: for arguments that `repeat` refuses.
@@ -89,7 +89,7 @@ def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
     return PlannedCall(plan, ready, cached, is_confirmed)
 
 
-def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
+def _new_plan(call: LoopCall, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
     """(The plan, the carry ready to be donated). Raises: TypeError, ValueError."""
     n, chunk, replicas, recompute, options, check_nans = call.rest
     total = whole_number("n", whole_number("n", n, least=0, hint=_ORDER), least=0, most=_MOST_TOTAL)
@@ -130,7 +130,7 @@ class WhilePlan:
 
 def plan_while_loop(
     condition: Callable[[Pytree], ArrayLike],
-    call: Call,
+    call: LoopCall,
     carry: Pytree,
     *,
     donate: bool,
@@ -176,7 +176,7 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, 
 
 
 def _settings(
-    call: Call,
+    call: LoopCall,
     carry: Carry,
     replicated: ReplicatedLoop | None,
     recompute: Recompute,

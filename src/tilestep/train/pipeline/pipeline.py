@@ -59,7 +59,7 @@ from tilestep.train.pipeline.compile.marks import prepare_to_watch
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
 from tilestep.train.pipeline.compile.stage_watch import require_stages
-from tilestep.train.pipeline.compile.tracing import Function, wants_key
+from tilestep.train.pipeline.compile.tracing import WrittenStage, wants_key
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
 from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
 from tilestep.train.pipeline.run.batches import Batch, Stacked, TakenElements
@@ -261,7 +261,7 @@ class Pipeline:
             self._processes = Processes(placements, first=first, last=last, commits_last=self._schedule.weights != "same")
         spec = PipelineSpec(
             functions=tuple(
-                Function(
+                WrittenStage(
                     function=function if recompute is None else recomputed(function, recompute),
                     name=name_of(function),
                     placement=placement,

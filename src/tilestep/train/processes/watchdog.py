@@ -20,7 +20,7 @@ from typing import Final, final
 
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
 from tilestep.train.processes.watchdog_lines import Lifeline, Message, WatchdogLine, read_settings
-from tilestep.train.processes.watchdog_record import Limits, Record
+from tilestep.train.processes.watchdog_record import EndRecord, Limits
 
 PURPOSE: Final = b"watchdog"  # of the proofs at the hub's port
 BEATS: Final = 8  # signs of life in the time-out
@@ -44,7 +44,7 @@ class Watchdog:
         self._is_over = False
         self._lifeline = Lifeline(self._pid)
         self._selector.register(0, selectors.EVENT_READ, self._lifeline)
-        self._record = Record(self._limits)  # the hub's
+        self._record = EndRecord(self._limits)  # the hub's
         self._lines: list[WatchdogLine] = []  # the hub's, to the other watchdogs
         self._hub: WatchdogLine | None = None
         self._acceptor: Acceptor[int] | None = None

@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class EndVerdict:
     """The program is over."""
 
     text: str | None = None  # which process ended first, and how; None: all ended well
@@ -40,7 +40,7 @@ class Verdict:
 
 
 @final
-class Record:
+class EndRecord:
     """Notes how each process ends.
 
     Attributes: came: the processes whose watchdogs have said hello.
@@ -70,7 +70,7 @@ class Record:
         self._began += wall_s
         self._byes = {process: when + wall_s for process, when in self._byes.items()}
 
-    def verdict(self, now: float) -> Verdict | None:
+    def verdict(self, now: float) -> EndVerdict | None:
         """The verdict, once the program is over. Args: now: as time.monotonic() counts."""
         limits = self._limits
         if now - self._began > limits.missing_s:
@@ -81,12 +81,12 @@ class Record:
             self.note(first, {"kind": "end", "how": "left", "at": time.time() - limits.silence_s})
         return self._judge() if self._judge_at and now > self._judge_at else None
 
-    def _judge(self) -> Verdict | None:
+    def _judge(self) -> EndVerdict | None:
         """Names the first end after which the other processes cannot go on; None without one, while some still run."""
         limits = self._limits
         failures = [end for end in self._ends if end["how"] != "left" or len(self._byes) < limits.count]
         if not failures:
-            return Verdict() if len(self._ends) == limits.count else None
+            return EndVerdict() if len(self._ends) == limits.count else None
         first = min(failures, key=lambda end: (end.get("text", "").startswith(_FOLLOWS), end["at"]))
         process = first["process"]
         how = {
@@ -96,4 +96,4 @@ class Record:
             "left": "ended before the others",
             "missing": f"has not told process 0 within {limits.missing_s:g} s that it is there",
         }[first["how"]]
-        return Verdict(text=f"process {process} of {limits.count} ({self._names.get(process, 'unknown')}) {how}", first=process)
+        return EndVerdict(text=f"process {process} of {limits.count} ({self._names.get(process, 'unknown')}) {how}", first=process)

@@ -13,7 +13,7 @@ import pytest
 
 from tilestep.train import InfeedQueue, Replicas, gradient_accumulation, repeat
 from tilestep.train.loop import call_cache
-from tilestep.train.loop.call_cache import Call
+from tilestep.train.loop.call_cache import LoopCall
 
 Pair = dict[str, Any]
 
@@ -27,7 +27,7 @@ def start() -> Pair:
 
 
 def known(carry: Any, body: Any, n: int, infeed: Any = None, replicas: Any = None) -> Any:
-    return call_cache.lookup(carry, Call(body, infeed, None, (n, None, replicas, None, (), False)))
+    return call_cache.lookup(carry, LoopCall(body, infeed, None, (n, None, replicas, None, (), False)))
 
 
 def test_another_call_is_another_one() -> None:

@@ -44,7 +44,7 @@ _MOST_PLANNED: Final = 1 << 40  # bytes of an input: more is not even tried
 _LARGE_SHARE: Final = 0.25  # share of the bytes that an IPU needs on a tile
 
 
-class Unfit(NamedTuple):
+class StageUnfit(NamedTuple):
     """What does not fit.
 
     Attributes:
@@ -69,17 +69,17 @@ def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError
     return TileMemoryError(tile=0, superstep="program start", needed_bytes=parts[0][1], available_bytes=available, largest=parts)
 
 
-def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit | None:
+def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> StageUnfit | None:
     """The program, or programs of an IPU together, that needs most of what does not fit. None: all fit."""
     ipus = range(machine.num_ipus)
-    found: Unfit | None = None
+    found: StageUnfit | None = None
     programs = play.player.system.programs
     for key in sorted(programs, key=lambda key: programs[key].memory.peak_bytes):
         try:
             check_fits(programs[key], machine)
             check_streaming_memory(programs[key], machine, ipus[: programs[key].num_ipus])
         except (TileMemoryError, StreamingMemoryError) as error:
-            found = Unfit(error, key)
+            found = StageUnfit(error, key)
     if found is not None:
         return found
     available = machine.ipu.tile.sram_bytes
@@ -104,7 +104,7 @@ def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit |
                 available_bytes=available,
                 largest=sorted(((name, size) for name, size in parts.items() if size), key=lambda part: -part[1]),
             )
-            return Unfit(error, max(_keys_on(play, ipu), key=lambda key: programs[key].memory.peak_bytes))
+            return StageUnfit(error, max(_keys_on(play, ipu), key=lambda key: programs[key].memory.peak_bytes))
     return None
 
 

@@ -16,7 +16,7 @@ from tilestep.popart.session.proposals.propose import proposal_for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class RegisteredSession:
     """A session, as far as stages are proposed for it.
 
     Attributes:
@@ -36,11 +36,11 @@ class Seen:
     num_io_tiles: int = 0
 
 
-_sessions: Final[Announced[Seen]] = Announced()
+_sessions: Final[Announced[RegisteredSession]] = Announced()
 made: Final = _sessions.announce  # says that a session has been made
 
 
-def seen_sessions() -> AbstractContextManager[list[Seen]]:
+def seen_sessions() -> AbstractContextManager[list[RegisteredSession]]:
     """Yields a list that takes up each session that is made in the block. What it holds stays when a session is gone."""
     return _sessions.heard()
 
@@ -62,7 +62,7 @@ class Told:
         return f"session '{self.name}': {said}"
 
 
-def proposals(sessions: list[Seen], num_stages: int) -> list[Told]:
+def proposals(sessions: list[RegisteredSession], num_stages: int) -> list[Told]:
     """The stages that are proposed for each session. Equal operators of all of them are planned once."""
     from tilestep.popart.session.emulation.costs import Prices  # it brings the emulator with it
 

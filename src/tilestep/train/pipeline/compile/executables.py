@@ -18,7 +18,7 @@ from tilestep.train.offload import sharding_on_device
 from tilestep.train.pipeline.compile.heap import give_back
 from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Program, Programs, Stage
-from tilestep.train.pipeline.compile.tracing import Function
+from tilestep.train.pipeline.compile.tracing import WrittenStage
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
@@ -56,7 +56,9 @@ class _Call(NamedTuple):
     specs: tuple[Pytree, ...]
 
 
-def compile_all(compiled: CompiledPipeline, functions: Sequence[Function], states: Sequence[Pytree], report: Report | None) -> Executables:
+def compile_all(
+    compiled: CompiledPipeline, functions: Sequence[WrittenStage], states: Sequence[Pytree], report: Report | None
+) -> Executables:
     """Compiles every program whose arguments' devices are known, several at once. JAX finds them when they are first called.
 
     The host's memory that compiling has taken for itself goes back before the first run takes its own.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from tilestep.train.offload import Offload
-from tilestep.train.pipeline.compile.tracing import Function
+from tilestep.train.pipeline.compile.tracing import WrittenStage
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
 from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.schedules.schedule import Schedule
@@ -22,7 +22,7 @@ Path = tuple[int, tuple[Any, ...]]  # (stage, keys within its parameters)
 class PipelineSpec:
     """A pipeline as its author describes it."""
 
-    functions: tuple[Function, ...]  # the stages, in order
+    functions: tuple[WrittenStage, ...]  # the stages, in order
     schedule: Schedule  # the order of their tasks
     optimizer: OptimizerPlan | None  # how stages are updated; None in inference
     ties: tuple[tuple[Path, ...], ...]  # groups of paths to parameters that stay equal

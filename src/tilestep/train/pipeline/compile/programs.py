@@ -17,7 +17,7 @@ from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, calls_python, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
-from tilestep.train.pipeline.compile.tracing import Traced
+from tilestep.train.pipeline.compile.tracing import TracedStages
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, UpdatePrograms, accumulator_specs, accumulators_away, make_update
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
@@ -52,7 +52,7 @@ KnownPrograms = dict[Hashable, Any]  # programs made for other shapes, by everyt
 class CompiledPipeline:
     """Everything that follows from the shapes of parameters and arguments."""
 
-    traced: Traced  # the stages
+    traced: TracedStages  # the stages
     programs: tuple[Programs, ...]  # the programs of each stage
     last: Program | None  # forward and backward of the last stage in one program; None in inference
     packings: tuple[Packings, ...]  # which arrays of each stage are packed; empty in inference
@@ -75,7 +75,7 @@ class CompiledPipeline:
     totals: tuple[Program | None, ...]
 
 
-def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> CompiledPipeline:
+def make_all(spec: PipelineSpec, traced: TracedStages, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> CompiledPipeline:
     """The programs, none of which is compiled yet.
 
     Args:
@@ -143,7 +143,7 @@ def _totals(stage: Stage, *, is_one: bool) -> Program | None:
 
 
 def _task_programs(
-    spec: PipelineSpec, traced: Traced, packings: Sequence[Packings], ways: Routes, hidden: Sequence[Hidden], known: KnownPrograms
+    spec: PipelineSpec, traced: TracedStages, packings: Sequence[Packings], ways: Routes, hidden: Sequence[Hidden], known: KnownPrograms
 ) -> tuple[tuple[Programs, ...], Program | None]:
     """(programs of each stage, that of the last stage in training)."""
     plan = spec.optimizer

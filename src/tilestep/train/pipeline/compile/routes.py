@@ -17,12 +17,12 @@ from jax.sharding import Sharding
 
 from tilestep.train.jaxprs import called, is_real, is_variable
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.tracing import Traced
+from tilestep.train.pipeline.compile.tracing import TracedStages
 from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax
 
 
-class Way(NamedTuple):
+class Route(NamedTuple):
     """The way of one value forward."""
 
     source: int  # index among the outputs that the stage's program returns
@@ -45,12 +45,12 @@ class Routes:
 
     # indices of the outputs' leaves that its program returns: those that another stage reads, and all of the last level
     sent: tuple[tuple[int, ...], ...]
-    ways: tuple[tuple[Way, ...], ...]  # ways of its outputs
+    ways: tuple[tuple[Route, ...], ...]  # ways of its outputs
     backs: tuple[tuple[Back, ...], ...]  # backs of its arguments' gradients
     blank: tuple[tuple[jax.Array | None, ...], ...]  # its arguments before any has come: zeros for those that it does not read, else None
 
 
-def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> Routes:
+def routes(traced: TracedStages, levels: Sequence[Sequence[int]], *, direct: bool) -> Routes:
     """Args: direct: whether values may bypass stages that hand them on."""
     stages = traced.stages
     level_of = {stage: level for level, members in enumerate(levels) for stage in members}
@@ -62,7 +62,7 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
     else:
         sources = [dict[int, int]() for _ in stages]
         unread = _never_read(traced, levels)
-    ways: list[list[Way]] = [[] for _ in stages]
+    ways: list[list[Route]] = [[] for _ in stages]
     backs: list[tuple[Back, ...]] = []
     blank: list[tuple[Any, ...]] = []
     for stage, incoming, skipped in zip(stages, traced.incoming, unread, strict=True):
@@ -70,7 +70,7 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
             while source in sources[maker]:
                 maker, source = traced.incoming[maker][sources[maker][source]]
             if index not in skipped:
-                ways[maker].append(Way(source, stage.number, index, _sharding(stages[maker], stage)))
+                ways[maker].append(Route(source, stage.number, index, _sharding(stages[maker], stage)))
         with _jax.ensure_compile_time_eval():  # other runs use them too, even where JAX traces this one
             zeros = [
                 _zeros(stage.placement.spec(spec, 0)) if index in skipped else None
@@ -87,7 +87,7 @@ def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> 
     return Routes(sent=tuple(sent), ways=tuple(among_sent), backs=tuple(backs), blank=tuple(blank))
 
 
-def _never_read(traced: Traced, levels: Sequence[Sequence[int]]) -> list[frozenset[int]]:
+def _never_read(traced: TracedStages, levels: Sequence[Sequence[int]]) -> list[frozenset[int]]:
     """For each stage its arguments that neither it nor a later stage reads, and that are no results. Over processes: none."""
     stages = traced.stages
     unread = [frozenset[int]() for _ in stages]

@@ -22,7 +22,7 @@ from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import residuals
-from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, given, totals_of
+from tilestep.train.pipeline.compile.stage_watch import NOTHING, StageWatch, WatchedValue, given, totals_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -212,7 +212,7 @@ def _forward_program(stage: Stage, forward: Program) -> Program:
     return stage.placement.jit(forward, f"stage_{stage.number}_forward", (None, stage.axes, 0), (0, 0, 0, 0, 0), donate=donated)
 
 
-def _donated_totals(stage: Stage, argument: int, seen: Sequence[Seen]) -> tuple[int, ...]:
+def _donated_totals(stage: Stage, argument: int, seen: Sequence[WatchedValue]) -> tuple[int, ...]:
     """The argument that has totals, if there are any: it is donated. On a mesh JAX decides where results are."""
     return (argument,) if totals_of(seen) and not stage.placement.is_mesh else ()
 

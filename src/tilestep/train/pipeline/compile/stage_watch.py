@@ -18,7 +18,7 @@ from tilestep.train.untyped import jnp as _jnp
 _MOST_NAMED: Final = 300  # characters of a list of names
 
 
-class Seen(NamedTuple):
+class WatchedValue(NamedTuple):
     """Something of a stage that is watched."""
 
     key: Key  # key by which the author gets it
@@ -43,9 +43,9 @@ class StageWatch:
     microbatch to the next.
     """
 
-    values: tuple[Seen, ...] = ()  # values of marks
-    gradients: tuple[Seen, ...] = ()  # gradients of marks, too
-    params: tuple[Seen, ...] = ()  # parameters after updates
+    values: tuple[WatchedValue, ...] = ()  # values of marks
+    gradients: tuple[WatchedValue, ...] = ()  # gradients of marks, too
+    params: tuple[WatchedValue, ...] = ()  # parameters after updates
 
     @property
     def names(self) -> frozenset[str]:
@@ -64,17 +64,17 @@ class StageWatch:
 NOTHING: Final = StageWatch()
 
 
-def rows_of(of: Iterable[Seen]) -> list[Seen]:
+def rows_of(of: Iterable[WatchedValue]) -> list[WatchedValue]:
     """What programs return of each microbatch."""
     return [seen for seen in of if seen.how == "all"]
 
 
-def totals_of(of: Iterable[Seen]) -> list[Seen]:
+def totals_of(of: Iterable[WatchedValue]) -> list[WatchedValue]:
     """What they reduce."""
     return [seen for seen in of if seen.how != "all"]
 
 
-def given(of: Sequence[Seen], values: Sequence[jax.Array], totals: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+def given(of: Sequence[WatchedValue], values: Sequence[jax.Array], totals: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
     """(rows, totals with one more microbatch). Args: values: of everything in `of`."""
     before = iter(totals)
     rows, after = list[jax.Array](), list[jax.Array]()
@@ -146,36 +146,36 @@ def _said(stage: int, names: Sequence[str]) -> str:
     return f"stage {stage} ({names[stage]})"
 
 
-def watch_of_stage(watch: WatchList, marks: Sequence[Mark], params: Sequence[Seen]) -> StageWatch:
+def watch_of_stage(watch: WatchList, marks: Sequence[Mark], params: Sequence[WatchedValue]) -> StageWatch:
     """What of a stage is watched. Args: marks: those of the stage. params: its parameters that are."""
     by_name = {mark.name: mark.spec for mark in marks if mark.inside is None}
     values = [
-        Seen(key, how, key, -1, tuple(by_name[key].shape), by_name[key].dtype)
+        WatchedValue(key, how, key, -1, tuple(by_name[key].shape), by_name[key].dtype)
         for key, how in watch.entries
         if isinstance(key, str) and key in by_name
     ]
     gradients = [
-        Seen(key, how, key.name, -1, tuple(by_name[key.name].shape), by_name[key.name].dtype)
+        WatchedValue(key, how, key.name, -1, tuple(by_name[key.name].shape), by_name[key.name].dtype)
         for key, how in watch.entries
         if isinstance(key, Gradient) and key.name in by_name
     ]
     return StageWatch(values=tuple(values), gradients=tuple(gradients), params=tuple(params))
 
 
-def watched_params(watch: WatchList, levels: Sequence[Sequence[int]], params: Sequence[Pytree]) -> list[list[Seen]]:
+def watched_params(watch: WatchList, levels: Sequence[Sequence[int]], params: Sequence[Pytree]) -> list[list[WatchedValue]]:
     """For each stage its parameters that are watched.
 
     Args: params: of each stage.
     Raises: ValueError for a path that leads nowhere, or to more than one array, or a "sum" of bool.
     """
-    found: list[list[Seen]] = [[] for _ in params]
+    found: list[list[WatchedValue]] = [[] for _ in params]
     for key, how in watch.entries:
         if isinstance(key, Parameter):
             stage = stage_of(key, levels)
             leaf, spec = _leaf(key, params[stage])
             if how == "sum" and spec.dtype == bool:
                 raise ValueError(f'watch has the "sum" of {key_text(key)}, which is bool: watch the "last" or "all" of it')
-            found[stage].append(Seen(key, how, "", leaf, tuple(spec.shape), spec.dtype))
+            found[stage].append(WatchedValue(key, how, "", leaf, tuple(spec.shape), spec.dtype))
     return found
 
 

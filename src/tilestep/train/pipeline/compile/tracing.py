@@ -17,7 +17,7 @@ from tilestep.train.jaxprs import is_real, own_gradients
 from tilestep.train.pipeline.compile.marks import Mark, marks_of, traced_with_marks
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import Seen, require_marked, watch_of_stage, watched_params
+from tilestep.train.pipeline.compile.stage_watch import WatchedValue, require_marked, watch_of_stage, watched_params
 from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.replicas.collectives import replica_count, replica_index
 from tilestep.train.untyped import Pytree, Spec
@@ -28,7 +28,7 @@ KEY: Final = "key"  # by which name a stage asks for a random key
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function:
+class WrittenStage:
     """A stage as its author wrote it."""
 
     function: Callable[..., Any]
@@ -42,7 +42,7 @@ class Function:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traced:
+class TracedStages:
     """All stages."""
 
     stages: tuple[Stage, ...]  # stages with shapes
@@ -66,7 +66,7 @@ def wants_key(function: Callable[..., Any]) -> str:
 
 
 def trace(
-    functions: Sequence[Function],
+    functions: Sequence[WrittenStage],
     levels: Sequence[Sequence[int]],
     params: Sequence[jax.Array],
     aux: Sequence[Any],
@@ -75,14 +75,14 @@ def trace(
     training: bool,
     key_impl: str | None,
     watch: WatchList | None = None,
-) -> Traced:
+) -> TracedStages:
     """Traces each stage's function once.
 
     Args: element: of one microbatch, or of all. key_impl: of the run's random key; None: there is none. watch: what is watched.
     Raises: what a function raises, with a note; ValueError for a captured array, for a stage that wants a key if there is none, and for
         what cannot be watched.
     """
-    seen_params = [list[Seen]() for _ in functions] if watch is None else watched_params(watch, levels, params)
+    seen_params = [list[WatchedValue]() for _ in functions] if watch is None else watched_params(watch, levels, params)
     stages: list[Stage] = []
     marks: list[list[Mark]] = []
     incoming: list[tuple[tuple[int, int], ...]] = []
@@ -114,7 +114,7 @@ def trace(
         require_marked(watch, [function.name for function in functions], marks)
     keyed = tuple(key_impl is not None and function.wants_key != "no" for function in functions)
     is_whole = _is_whole(element)
-    return Traced(stages=tuple(stages), incoming=tuple(incoming), data=tuple(data), shared=shared, keyed=keyed, is_whole=is_whole)
+    return TracedStages(stages=tuple(stages), incoming=tuple(incoming), data=tuple(data), shared=shared, keyed=keyed, is_whole=is_whole)
 
 
 def _is_whole(element: Element) -> bool:
@@ -139,7 +139,7 @@ class _Given:
     is_whole: bool = False
 
 
-def _of_outputs(function: Function, before: Sequence[Any]) -> _Given:
+def _of_outputs(function: WrittenStage, before: Sequence[Any]) -> _Given:
     leaves, structure = _jax.tree.flatten(tuple(before))
 
     def call(own: Sequence[jax.Array], args: Sequence[jax.Array], _: Any, words: Mapping[str, Any]) -> Any:
@@ -148,7 +148,7 @@ def _of_outputs(function: Function, before: Sequence[Any]) -> _Given:
     return _Given(leaves=leaves, seen=leaves, axes=[0] * len(leaves), call=call)
 
 
-def _of_element(function: Function, number: int, element: Element) -> _Given:
+def _of_element(function: WrittenStage, number: int, element: Element) -> _Given:
     """Arguments of the first level: the leaves of what is in the element have an axis of microbatches, then one of replicas."""
     inputs, items, keywords = element
     if function.wants_key != "no" and KEY in keywords:
@@ -181,7 +181,7 @@ def _of_element(function: Function, number: int, element: Element) -> _Given:
 
 
 def _stage(
-    function: Function,
+    function: WrittenStage,
     number: int,
     given: _Given,
     params: Pytree,
@@ -248,13 +248,13 @@ def _less(spec: Spec, placement: StagePlacement) -> Any:
     return spec if placement.replicas is None else jax.ShapeDtypeStruct(spec.shape[1:], spec.dtype)
 
 
-def _with_aux(function: Function, number: int, result: Pytree) -> tuple[Any, Any]:
+def _with_aux(function: WrittenStage, number: int, result: Pytree) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError(f"stage {number} ({function.name}) has auxiliary state: it must return (outputs, the new state)")
     return result
 
 
-def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) -> Any:
+def _require_alike(function: WrittenStage, number: int, old: Pytree, new: Pytree) -> Any:
     """Raises: TypeError if the auxiliary state has changed its shapes or dtypes."""
     said: Callable[[Any], str] = lambda leaf: f"{leaf.dtype}{list(leaf.shape)}"  # noqa: E731
     new = _jax.tree.map(_strong, new)
@@ -267,7 +267,14 @@ def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) ->
 
 
 def _outputs(
-    function: Function, number: int, call: Callable[..., Any], params: Pytree, args: Sequence[Spec], seen: Sequence[Spec], *, marks: bool
+    function: WrittenStage,
+    number: int,
+    call: Callable[..., Any],
+    params: Pytree,
+    args: Sequence[Spec],
+    seen: Sequence[Spec],
+    *,
+    marks: bool,
 ) -> tuple[Any, ClosedJaxpr, list[Mark]]:
     """(shapes and dtypes of a stage's outputs, what it computes, its marks).
 

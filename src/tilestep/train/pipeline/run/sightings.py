@@ -11,7 +11,7 @@ import jax
 from tilestep.train.offload import on_device
 from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, rows_of, totals_of
+from tilestep.train.pipeline.compile.stage_watch import NOTHING, StageWatch, WatchedValue, rows_of, totals_of
 from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Spec
@@ -37,8 +37,8 @@ class Watched(NamedTuple):
 class _Half(NamedTuple):
     """What programs of one kind of one stage give."""
 
-    rows: list[Seen]  # rows, totals: what is in each of their lists
-    totals: list[Seen]
+    rows: list[WatchedValue]  # rows, totals: what is in each of their lists
+    totals: list[WatchedValue]
 
 
 def _halves(stage: Stage, *, is_one: bool) -> tuple[_Half, _Half]:
@@ -110,7 +110,7 @@ class Sightings:
         return found
 
 
-def _all_of(watch: StageWatch) -> tuple[Seen, ...]:
+def _all_of(watch: StageWatch) -> tuple[WatchedValue, ...]:
     return (*watch.values, *watch.gradients, *watch.params)
 
 

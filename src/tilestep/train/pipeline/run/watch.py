@@ -9,7 +9,7 @@ from tilestep.errors import NotFiniteError
 from tilestep.train.jaxprs import is_real
 from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.stage import Stage, calls_python
-from tilestep.train.pipeline.compile.tracing import Function
+from tilestep.train.pipeline.compile.tracing import WrittenStage
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.schedules.schedule import Kind, Task
 from tilestep.train.schedules.tasks import OF_PARAMETERS
@@ -31,7 +31,7 @@ class Watch:
 
     def __init__(
         self,
-        functions: Sequence[Function],
+        functions: Sequence[WrittenStage],
         stages: Sequence[Stage],
         *,
         nans: bool,

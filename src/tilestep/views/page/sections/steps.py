@@ -59,7 +59,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """A node of a tree, in the order of the tree; loops and arms have the nodes of their sequences below them."""
 
     program: int  # in the list of the block
@@ -114,7 +114,7 @@ def steps(report: Report) -> PageBlock | None:
     """The block `steps`; None if the recording has no programs.
 
     Its JSON: texts, lines (as `Lines.all`), programs (row in the recording, label, runs, num_ipus, left_out: why its tree is not there, or
-    ''), roofs (words, rate) of the matrix unit. Its columns: those of `Node`, with `node_` before, and of `StepLeaf`, with `leaf_` before.
+    ''), roofs (words, rate) of the matrix unit. Its columns: those of `TreeNode` with `node_` before, of `StepLeaf` with `leaf_`.
 
     Raises: RecordingError if a tree is damaged.
     """
@@ -130,7 +130,7 @@ def steps(report: Report) -> PageBlock | None:
         if len(found[row].nodes) <= room:
             kept.add(row)
             room -= len(found[row].nodes)
-    nodes: list[Node] = []
+    nodes: list[TreeNode] = []
     leaves: list[StepLeaf] = []
     for row in sorted(kept):
         tree = found[row]
@@ -156,7 +156,7 @@ def steps(report: Report) -> PageBlock | None:
             ],
             "roofs": [{"words": words, "rate": rate} for words, rate in flop_roofs(report.target.machine.ipu)],
         },
-        columns=columns_of([f"node_{name}" for name in Node._fields], nodes)
+        columns=columns_of([f"node_{name}" for name in TreeNode._fields], nodes)
         | columns_of([f"leaf_{name}" for name in StepLeaf._fields], leaves, rounded=("leaf_flops",)),
     )
 
@@ -164,7 +164,7 @@ def steps(report: Report) -> PageBlock | None:
 class _Tree(NamedTuple):
     """Nodes and leaves of one program; rows of leaves count from 0."""
 
-    nodes: list[Node]
+    nodes: list[TreeNode]
     leaves: list[StepLeaf]
     cycles: int  # of all runs
 
@@ -180,7 +180,7 @@ class _RowMaker:
 
     def tree(self, place: int, program: CompiledProgram) -> _Tree:
         """The rows of a program. Args: place: of the program in the list of the block."""
-        nodes: list[Node] = []
+        nodes: list[TreeNode] = []
         leaves: list[StepLeaf] = []
         options = self._options.get(program.key)
         total = 0
@@ -193,7 +193,7 @@ class _RowMaker:
                 row = len(leaves)
                 leaves.append(self._leaf(node, kind, place, executions, of_run if priced else 0, options))
             nodes.append(
-                Node(
+                TreeNode(
                     program=place,
                     depth=depth,
                     kind=kind,

@@ -21,7 +21,7 @@ _LOADS: Final = ("load", "save")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class TimePiece:
     """A stretch of time of a device. Attributes: place: of the task among those of the update; NO_TASK. group: index into GROUPS."""
 
     place: int
@@ -51,7 +51,7 @@ class Happened:
 
     begin: int
     end: int
-    pieces: Mapping[tuple[int, ...], Sequence[Piece]]
+    pieces: Mapping[tuple[int, ...], Sequence[TimePiece]]
     gaps: Mapping[tuple[int, ...], Sequence[Gap]]
 
 
@@ -66,7 +66,7 @@ def happened(report: Report, update: DispatchedUpdate) -> Happened:
     own = {ipus: of[np.isin(runs[of], wanted)] for ipus, of in rows.items()}
     begin = min(int(starts[of].min()) for of in own.values() if len(of))
     end = max(int(ends[of].max()) for of in own.values() if len(of))
-    pieces: dict[tuple[int, ...], list[Piece]] = {}
+    pieces: dict[tuple[int, ...], list[TimePiece]] = {}
     gaps: dict[tuple[int, ...], list[Gap]] = {}
     for ipus, of in rows.items():
         first = int(np.searchsorted(np.maximum.accumulate(ends[of]), begin, side="right"))
@@ -79,8 +79,8 @@ def happened(report: Report, update: DispatchedUpdate) -> Happened:
 
 def _of_lane(
     report: Report, lane: Lane, events: Sequence[Event], place: Mapping[int, int], begin: int, end: int
-) -> tuple[list[Piece], list[Gap]]:
-    pieces: list[Piece] = []
+) -> tuple[list[TimePiece], list[Gap]]:
+    pieces: list[TimePiece] = []
     gaps: list[Gap] = []
     clock = begin
     before: Event | None = None
@@ -97,7 +97,7 @@ def _of_lane(
         if clock > first:
             if pieces and (pieces[-1].place, pieces[-1].group, pieces[-1].end) == (own, group, first):
                 first = pieces.pop().begin
-            pieces.append(Piece(place=own, group=group, begin=first, end=clock))
+            pieces.append(TimePiece(place=own, group=group, begin=first, end=clock))
     if clock < end:
         gaps.append(Gap(why=WAITS.index("end"), reason="it has nothing more to do", begin=clock, end=end))
     return pieces, gaps
