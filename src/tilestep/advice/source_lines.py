@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -70,7 +71,7 @@ def needed_at(lines: Iterable[Line], *functions: str) -> dict[tuple[str, int], f
 def _given_by(line: Line) -> frozenset[str]:
     """The names of functions that get what a line gives a name, further down in the same function."""
     names, below = _named_by(line)
-    calls = (node for node in below if isinstance(node, ast.Call))
+    calls = (node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.Call) and node.lineno in below)
     given = [(last_name(call.func), [*call.args, *(each.value for each in call.keywords)]) for call in calls]
     return frozenset(name for name, values in given if name and any(_has_one(value, names) for value in values))
 
@@ -82,23 +83,22 @@ def tested_at(line: Line) -> bool:
     on_line = [node for node in tests if _is_on(node.test, line)]
     if any(_is_on(each, line) for node in on_line for body in node.body for each in ast.walk(body) if isinstance(each, ast.Call)):
         return False  # 'if step % 10 == 0: print(loss)' on one line
-    return bool(on_line) or any(node in below and _has_one(node.test, names) for node in tests)
+    return bool(on_line) or any(node.lineno in below and _has_one(node.test, names) for node in tests)
 
 
-def _named_by(line: Line) -> tuple[set[str], list[ast.expr | ast.stmt]]:
-    """The names that a line gives to values, and what stands further down in the same function."""
-    nodes = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.expr | ast.stmt)]
+def _named_by(line: Line) -> tuple[set[str], range]:
+    """The names that a line gives to values, and the lines further down in the same function."""
+    assigns = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.Assign | ast.AnnAssign)]
     names = {
         each.id
-        for node in nodes
-        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_on(node, line)
+        for node in assigns
+        if _is_on(node, line)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         for each in ast.walk(target)
         if isinstance(each, ast.Name)
     }
     around = function_at(line)
-    end = None if around is None else around.end_lineno
-    return names, [node for node in nodes if line.number < node.lineno <= (end or node.lineno)]
+    return names, range(line.number + 1, (around.end_lineno or 0) + 1 if around is not None else sys.maxsize)
 
 
 def function_at(line: Line) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
