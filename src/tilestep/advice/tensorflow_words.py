@@ -19,6 +19,8 @@ WORDS: Final = (
     (r"lax\.scan, or repeat of tilestep\.train|lax\.scan, lax\.fori_loop|lax\.fori_loop, lax\.scan", _LOOP),
     (r"jax\.lax\.scan over layers", "tf.while_loop over layers"),
     (r"lax\.scan", _LOOP),
+    (r"lax\.while_loop", "loops.while_loop"),
+    (r" \S+ \(\S+\) runs \S+ % of them outside of jit: jax\.jit\(\S+\)\.", ""),
     (r"\(jax\.device_put\), return (it|them) unchanged and donate \1", "(as a constant or a variable)"),
     (r"jax\.device_put", "as a constant or a variable"),
     (r"jit \S+ with compiler_options=\{'ipu_num_io_tiles': (\d+)\}", r"set IPUConfig.io_tiles.num_io_tiles = \1"),

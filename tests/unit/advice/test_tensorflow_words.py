@@ -29,6 +29,8 @@ def said(edit: str, text: str = "") -> tuple[str, str]:
             "put x on the IPU once (jax.device_put), return it unchanged and donate it",
             "put x on the IPU once (as a constant or a variable)",
         ),
+        ("test the results of jit_step on the IPU (lax.while_loop)", "on the IPU (loops.while_loop)"),
+        ("they are alone. energy (md.py:4) runs 79 % of them outside of jit: jax.jit(energy).", "they are alone."),
         ("give the loop over body plan_options={'num_io_tiles': 32}", "set IPUConfig.io_tiles.num_io_tiles = 32"),
         ("jit step with compiler_options={'ipu_num_io_tiles': 32}, so that", "set IPUConfig.io_tiles.num_io_tiles = 32, so that"),
         ("keep the state on the IPUs (offload_optimizer_state=False)", "the IPUs (offload_weight_update_variables=False)"),
