@@ -6,7 +6,9 @@ import contextlib
 import gc
 from collections.abc import Iterator
 from threading import Lock
+from typing import Final
 
+_MANY: Final = 50_000  # objects that stay: the next collections would look at each of them several times
 _pauses = 0
 _lock = Lock()
 
@@ -15,7 +17,8 @@ _lock = Lock()
 def collection_paused() -> Iterator[None]:
     """Nothing looks for cycles among some hundred thousand objects that all stay: half of a plan's time otherwise, and of a pod's replay.
 
-    The collector starts again when the last of several threads is done, unless it was off before the first.
+    The collector starts again when the last of several threads is done, unless it was off before the first. If many objects were made
+    meanwhile, all count as old then: only a full collection looks at them.
     """
     global _pauses
     with _lock:
@@ -30,4 +33,7 @@ def collection_paused() -> Iterator[None]:
             with _lock:
                 _pauses -= 1
                 if not _pauses:
+                    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # what the program itself has frozen stays so
+                        gc.freeze()
+                        gc.unfreeze()
                     gc.enable()
