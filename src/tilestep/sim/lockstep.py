@@ -40,6 +40,18 @@ class _Copy:
 
 
 @final
+class _Span:
+    """A value is in the tiles behind one position in the work, and to another. Mutable, because it is taken again and again."""
+
+    __slots__ = ("end", "start", "state")
+
+    def __init__(self, state: IpuState, start: int, end: int) -> None:
+        self.state = state
+        self.start = start
+        self.end = end
+
+
+@final
 class Lockstep:
     """The work of one entry into a group that has not been played yet."""
 
@@ -53,7 +65,7 @@ class Lockstep:
         self._makers: dict[Value, Part] = {}  # results that would leave the chip, and the parts that make them
         self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
         self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
-        self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay: behind one position in the work, and to another
+        self._spans: dict[Value, _Span] = {}  # of values that stay
         self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what a member keeps: from its first run, to, bytes
         self._left: dict[tuple[IpuState, ProgramLedger], tuple[int, list[Value]]] = {}  # what it keeps: its latest run, the results
 
@@ -75,7 +87,7 @@ class Lockstep:
                 value.pending = True
                 if not value.written:
                     self._makers[value] = part
-                    self._spans[value] = (part.state, len(self._work) - 1, len(self._work) - 1)
+                    self._spans[value] = _Span(part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()
 
     def _take(self, run: Run, state: IpuState, values: Sequence[Value]) -> int:
@@ -85,11 +97,11 @@ class Lockstep:
         for value in values:
             span, maker = spans.get(value), value.made_by
             if span is not None:
-                if span[2] == position:  # it is two arguments
+                if span.end == position:  # it is two arguments
                     continue
-                spans[value] = (state, span[1], position)
+                span.end = position
             elif value in stays or (value.epoch == state.epoch and value.ready):  # it has stayed there since an earlier entry
-                spans[value] = (state, -1, position)
+                spans[value] = _Span(state, -1, position)
             elif maker is not None and maker is not run.prepared.ledger and not value.ready and (state, maker) in self._kept:
                 first, _, size_bytes = self._kept[state, maker]
                 self._kept[state, maker] = (first, position, size_bytes)
@@ -141,10 +153,10 @@ class Lockstep:
         if copy is not None:
             copy.taker = ledger
             self._stay(copy.source)
-            if copy.source in self._spans:
-                state, start, end = self._spans[copy.source]
-                self._spans[copy.source] = (state, start, max(end, copy.position))
-            self._spans[value] = (part.state, copy.position, copy.position)
+            span = self._spans.get(copy.source)
+            if span is not None:
+                span.end = max(span.end, copy.position)
+            self._spans[value] = _Span(part.state, copy.position, copy.position)
             value.pending = False
             value.epoch = part.state.epoch
             value.host_ready = NOWHERE
@@ -190,7 +202,9 @@ class Lockstep:
         self._loading = {ipu: (run, part) for ipu, (run, part) in self._loading.items() if id(part) in parts}
         self._open = {target: copy for target, copy in self._open.items() if copy.position >= played}
         self._spans = {
-            value: (state, max(start - played, -1), end - played) for value, (state, start, end) in self._spans.items() if end >= played
+            value: _Span(span.state, max(span.start - played, -1), span.end - played)
+            for value, span in self._spans.items()
+            if span.end >= played
         }
         self._kept = {
             kept: (max(first - played, -1), last - played, size_bytes)
@@ -266,10 +280,10 @@ class Lockstep:
                     del stays[value]
                 else:
                     changes[0].append((state, value.size_bytes))
-        for value, (state, start, end) in self._spans.items():
-            if end > start:
-                changes[start + 1].append((state, value.size_bytes))
-                changes[end + 1].append((state, -value.size_bytes))
+        for value, span in self._spans.items():
+            if span.end > span.start:
+                changes[span.start + 1].append((span.state, value.size_bytes))
+                changes[span.end + 1].append((span.state, -value.size_bytes))
         for (state, ledger), (first, taken, size_bytes) in self._kept.items():
             last = len(self._work) if taken == self._left[state, ledger][0] else taken  # what nobody has taken stays
             if last > first:

@@ -71,8 +71,8 @@ class PartBuilder:
         epoch, inputs = state.epoch, interface.inputs
         for index, value in enumerate(values):
             if value.epoch == epoch:  # it is in the SRAM of the loaded program
-                wanted = interface.layouts[index]
-                if value.layout and wanted and value.layout != wanted:  # another member of the group chose its layout
+                wanted = value.layout and interface.layouts[index]
+                if wanted and value.layout != wanted:  # another member of the group chose its layout
                     part.body = part.body.plus(self._relaying(value.size_bytes, prepared.num_io_tiles))
                 continue
             size_bytes, on_host, is_kept = inputs[index]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import final
 
 from tilestep.machine.spec import MachineSpec
@@ -94,22 +96,19 @@ class Prepared:
             raise ValueError(f"program '{self.name}' runs on {num_ipus} IPUs, but was given {got}")
         inputs, outputs = self.interface.inputs, self.interface.outputs
         taken: list[list[Value]] = []  # without a call for each argument, because every dispatch comes here
-        new_names: set[int] = set()
         for state, ids, new in zip(self.states, arguments, results, strict=True):
             if len(ids) != len(inputs) or len(new) != len(outputs):
                 wanted = f"{len(inputs)} arguments and {len(outputs)} results per IPU"
                 raise ValueError(f"program '{self.name}' has {wanted}, but was given {len(ids)} and {len(new)}")
-            row: list[Value] = []
-            for value in ids:
-                found = known.get(value)
-                if found is None or found.ipu != state.index or (found.host_ready < 0 and not found.epoch and found.memory_ready < 0):
-                    raise self._refusal(value, found, state)
-                row.append(found)
-            taken.append(row)
-            for value in new:
-                if value in known or value in new_names:
-                    raise ValueError(existing_value(value))
-                new_names.add(value)
+            row, ipu = list(map(known.get, ids)), state.index
+            for found in row:
+                if found is None or found.ipu != ipu or not (found.epoch or found.host_ready >= 0 or found.memory_ready >= 0):
+                    raise self._refusal(ids[row.index(found)], found, state)
+            taken.append(row)  # pyrefly: ignore[bad-argument-type]  # none of them is None
+        names = set().union(*results)
+        if len(names) < num_ipus * len(outputs) or not known.keys().isdisjoint(names):
+            counted = Counter(chain.from_iterable(results))
+            raise ValueError(existing_value(next(value for value in counted if value in known or counted[value] > 1)))
         return taken
 
     def _refusal(self, value: int, found: Value | None, state: IpuState) -> ValueError:

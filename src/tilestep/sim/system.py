@@ -93,6 +93,7 @@ class System:
     def snapshot(self) -> Snapshot:
         """The state of the system now. Takes no emulated time, but plays what a program group has begun."""
         self._lockstep.flush()
+        self._tidy()
         return take_snapshot(self._parts, host_cycle=self._host, dispatches=self._dispatches, moments=self._moments)
 
     def standing(self) -> Standing | None:

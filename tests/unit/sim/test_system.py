@@ -369,3 +369,11 @@ def test_a_missing_count_is_refused_before_anything_moves() -> None:
     with pytest.raises(ValueError, match="program 'f' runs on 1 IPUs, but has counts for 0"):
         system.dispatch(program(body), key=1, ipus=(0,), arguments=[[]], results=[[]], counts=())
     assert system.host_cycle == 0
+
+
+def test_a_snapshot_has_no_booking_that_is_over(host: Host) -> None:
+    step = program(superstep(50), takes=(8,), gives=(8,))
+    [result] = host.run(step, host.put(8))
+    assert len(host.system.snapshot().channels) == 2  # the host link, both ways
+    host.system.wait(result)
+    assert not host.system.snapshot().channels
