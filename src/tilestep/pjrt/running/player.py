@@ -241,8 +241,7 @@ class Player:
         for _ in copies:
             entries.popleft()
         try:
-            while in_order:
-                self._play(in_order.popleft())
+            play(self.system, (in_order.popleft() for _ in copies), {})
         finally:
             entries.extendleft((Copy, *copy) for copy in reversed(in_order))
 

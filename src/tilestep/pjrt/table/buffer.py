@@ -185,7 +185,9 @@ def buffer_is_deleted(args: capi.PJRT_Buffer_IsDeleted_Args) -> None:
 def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int:
     array = _live_array(source)
     if isinstance(array, DryArray):
-        target = make_buffer(DryArray(DryForm(array.shape, array.dtype, device.dry_mode or DryMode())), device, memory)
+        mode = device.dry_mode or DryMode()
+        form = array.form if array.form.mode == mode else DryForm(array.shape, array.dtype, mode)  # replicas have one form together
+        target = make_buffer(DryArray(form), device, memory)
     else:
         client = the_client()
         client.require_same_settings()
