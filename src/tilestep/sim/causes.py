@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from tilestep.plan.steps import Counts
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.run import Part, Run
+from tilestep.sim.run import ProgramRun, RunPart
 from tilestep.sim.trace import DISPATCH, NO_EVENT, TRANSFER, WAIT, Lane, LaneKind, Recorder, RunRow, Task, Trip
 
 
 def note(
-    recorder: Recorder, state: IpuState, start: int, end: int, kind: int, key: int, run: Run | None = None, part: Part | None = None
+    recorder: Recorder,
+    state: IpuState,
+    start: int,
+    end: int,
+    kind: int,
+    key: int,
+    run: ProgramRun | None = None,
+    part: RunPart | None = None,
 ) -> None:
     """Keeps an event of an IPU."""
     cause = cause_of(recorder, state, start, run, part)
@@ -36,7 +43,7 @@ def note_move(recorder: Recorder, link: LaneKind, machine_index: int, start: int
     value.event = recorder.add(lane, start, end, TRANSFER, key, NO_EVENT, recorder.ended_at(start))
 
 
-def note_beside(recorder: Recorder, state: IpuState, kind: int, pieces: tuple[tuple[int, int], ...], key: int, run: Run) -> None:
+def note_beside(recorder: Recorder, state: IpuState, kind: int, pieces: tuple[tuple[int, int], ...], key: int, run: ProgramRun) -> None:
     """Keeps what the I/O tiles do beside the others, piece by piece: it decides nothing."""
     lane = recorder.io_lane(state.index)
     for begin, end in pieces:
@@ -44,7 +51,7 @@ def note_beside(recorder: Recorder, state: IpuState, kind: int, pieces: tuple[tu
 
 
 def note_link_beside(
-    recorder: Recorder, state: IpuState, link: LaneKind, span: tuple[int, int], key: int, run: Run, *, decides: bool
+    recorder: Recorder, state: IpuState, link: LaneKind, span: tuple[int, int], key: int, run: ProgramRun, *, decides: bool
 ) -> None:
     """Keeps the link's part of a transfer of the I/O tiles."""
     begin, end = span
@@ -52,7 +59,7 @@ def note_link_beside(
     recorder.add(lane, begin, end, TRANSFER, key, run.number, cause, decides=decides)
 
 
-def cause_of(recorder: Recorder, state: IpuState, start: int, run: Run | None, part: Part | None = None) -> int:
+def cause_of(recorder: Recorder, state: IpuState, start: int, run: ProgramRun | None, part: RunPart | None = None) -> int:
     """The event whose end decided that the IPU begins something at `start`: its own, if that ended then."""
     if state.event_end == start and state.event >= 0:
         return state.event

@@ -9,7 +9,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.sim.execute import Execution
 from tilestep.sim.lockstep import Lockstep
 from tilestep.sim.residency import IpuState, Value, require_not_donated
-from tilestep.sim.run import Part
+from tilestep.sim.run import RunPart
 from tilestep.sim.sync import sync_cycles
 
 
@@ -50,7 +50,7 @@ class Downloads:
             waiting = state.waits_with()
             start = max(host_cycle, *(member.free for member in waiting))
             sync = sync_cycles(self._machine, tuple(member.index for member in waiting))
-            end = self._execution.download(value, Part(state), value.made_by, sync, start)
+            end = self._execution.download(value, RunPart(state), value.made_by, sync, start)
             for member in waiting:
                 member.free = end
         if value.made_by is not None:

@@ -19,7 +19,7 @@ from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
 from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.run import Part, Run, Share, Step
+from tilestep.sim.run import ProgramRun, RunPart, RunStep, Share
 from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_seconds
 
@@ -55,7 +55,7 @@ class Execution:
             prepared.loads = self.resources.loads(prepared.body.traffic(counts[0] if counts else Counts()))
         return prepared.loads
 
-    def at_once(self, run: Run) -> None:
+    def at_once(self, run: ProgramRun) -> None:
         """Executes the whole run, on IPUs that synchronise with no others."""
         if len(run.parts) == 1 and not run.prepared.is_special:
             self._on_one_ipu(run, run.parts[0])
@@ -70,7 +70,7 @@ class Execution:
         for part in run.parts:
             self.finish(part)
 
-    def steps(self, run: Run, shares: Sequence[Share]) -> Iterator[Step]:
+    def steps(self, run: ProgramRun, shares: Sequence[Share]) -> Iterator[RunStep]:
         """The steps of a run, each IPU's in order."""
         prepared, parts = run.prepared, run.parts
         for part in parts:
@@ -78,31 +78,31 @@ class Execution:
                 yield self.bring(run, part)
         for share in shares:
             if any(part.bytes_in and not part.beside for part in share.parts):
-                yield Step(partial(self._stream_in, run, share), share.parts, "host", takes_arguments=True)
+                yield RunStep(partial(self._stream_in, run, share), share.parts, "host", takes_arguments=True)
         leaves = any(part.streams_out for part in parts)
         ends_here = not (leaves or prepared.body.collective or prepared.calls_host)
         for together in [parts] if prepared.body.collective else [[part] for part in parts]:
-            yield Step(partial(self._compute, run, together), together, "own", takes_arguments=True, last=ends_here)
+            yield RunStep(partial(self._compute, run, together), together, "own", takes_arguments=True, last=ends_here)
         if prepared.body.collective:
-            yield Step(partial(self._exchange, run), parts, "all", last=not (leaves or prepared.calls_host))
+            yield RunStep(partial(self._exchange, run), parts, "all", last=not (leaves or prepared.calls_host))
         for share in shares:
             if prepared.calls_host:
-                yield Step(partial(self._call_host, run, share), share.parts, "host", last=not leaves)
+                yield RunStep(partial(self._call_host, run, share), share.parts, "host", last=not leaves)
         for share in shares if leaves else ():
             if not any(part.streams_out for part in share.parts):  # all their results stay
                 for part in share.parts:
-                    yield Step(_nothing, [part], "own", last=True)
+                    yield RunStep(_nothing, [part], "own", last=True)
             elif share.parts[0].beside:
-                yield Step(partial(self._send, run, share.parts[0]), share.parts, "own", last=True)
+                yield RunStep(partial(self._send, run, share.parts[0]), share.parts, "own", last=True)
             else:
-                yield Step(partial(self._stream_out, run, share), share.parts, "host", last=True)
+                yield RunStep(partial(self._stream_out, run, share), share.parts, "host", last=True)
 
-    def bring(self, run: Run, part: Part) -> Step:
+    def bring(self, run: ProgramRun, part: RunPart) -> RunStep:
         """The first step of a part whose program is not loaded."""
         part.brought = True
-        return Step(partial(self._bring, run, part), [part], "own", gives=part.saved)
+        return RunStep(partial(self._bring, run, part), [part], "own", gives=part.saved)
 
-    def finish(self, part: Part) -> None:
+    def finish(self, part: RunPart) -> None:
         """Says that the results of a part are in their memories."""
         state = part.state
         end, event = (part.end, part.event) if part.end > state.free else (state.free, freed_by(self.recorder, state))
@@ -118,7 +118,7 @@ class Execution:
                 value.memory_ready = end
         self.horizon = max(self.horizon, end)
 
-    def download(self, value: Value, part: Part, ledger: ProgramLedger, sync: int, start: int) -> int:
+    def download(self, value: Value, part: RunPart, ledger: ProgramLedger, sync: int, start: int) -> int:
         """Copies a value that is in SRAM only to the host, between two runs of its IPU."""
         end = self._transfer("to-host", part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
         value.host_ready = part.state.free = end
@@ -166,7 +166,7 @@ class Execution:
             note_move(self.recorder, "to-ipus", machine_index, start, value.ready, value)
         self.horizon = max(self.horizon, value.ready)
 
-    def _on_one_ipu(self, run: Run, part: Part) -> None:
+    def _on_one_ipu(self, run: ProgramRun, part: RunPart) -> None:
         """The same as `steps` for most runs: on one IPU, without I/O tiles, host calls or collectives."""
         state, share = part.state, Share(run.parts, 0)
         if part.code_bytes or part.saved or part.reloads:
@@ -179,7 +179,7 @@ class Execution:
             self._stream_out(run, share, start)
         self.finish(part)
 
-    def _shares(self, run: Run) -> list[Share]:
+    def _shares(self, run: ProgramRun) -> list[Share]:
         """The shares of a run that has its partition to itself."""
         shares = [Share([run.parts[k] for k in positions], sync) for positions, sync in run.prepared.shares]
         if run.prepared.num_io_tiles:
@@ -189,7 +189,7 @@ class Execution:
 
     # The steps
 
-    def _bring(self, run: Run, part: Part, start: int) -> int:
+    def _bring(self, run: ProgramRun, part: RunPart, start: int) -> int:
         """Saves the values of an evicted program that this run needs, and loads the run's own program."""
         state, ledger = part.state, run.prepared.ledger
         clock = max(start, state.io_end) if part.reloads else start
@@ -210,7 +210,7 @@ class Execution:
         state.free = clock
         return clock
 
-    def _stream_in(self, run: Run, share: Share, start: int) -> int:
+    def _stream_in(self, run: ProgramRun, share: Share, start: int) -> int:
         """All arguments that stream in, as one transfer to each IPU. IPUs that wait for each other go on together."""
         end = start
         for part in share.parts:
@@ -220,7 +220,7 @@ class Execution:
                 end = max(end, arrived)
         return _release(share.parts, end)
 
-    def _compute(self, run: Run, parts: Sequence[Part], start: int) -> int:
+    def _compute(self, run: ProgramRun, parts: Sequence[RunPart], start: int) -> int:
         """The work within an IPU: compute, exchange between tiles, sync."""
         prepared = run.prepared
         starts = {}
@@ -251,7 +251,7 @@ class Execution:
             end = max(end, clock)
         return end
 
-    def _exchange(self, run: Run, start: int) -> int:
+    def _exchange(self, run: ProgramRun, start: int) -> int:
         """All exchanges between IPUs. Other traffic on the same links and gateways makes them end later."""
         ledger = run.prepared.ledger
         end = start + max(part.body.collective for part in run.parts) + self._delay(run.loads, start, ledger.key, run.number)
@@ -259,7 +259,7 @@ class Execution:
             self._spend(part.state, start, end, _COLLECTIVE, ledger, run, part)
         return _release(run.parts, end)
 
-    def _call_host(self, run: Run, share: Share, start: int) -> int:
+    def _call_host(self, run: ProgramRun, share: Share, start: int) -> int:
         """All host calls: first the bytes out, then the bytes in. IPUs that share a link wait for each other's bytes.
 
         What is infed waits in the machine's streaming memory, if it has one: the host link brings it there while the program computes.
@@ -285,7 +285,7 @@ class Execution:
             end = max(end, clock)
         return _release(share.parts, end)
 
-    def _stream_out(self, run: Run, share: Share, start: int) -> int:
+    def _stream_out(self, run: ProgramRun, share: Share, start: int) -> int:
         """All results that stream out, as one transfer from each IPU. IPUs that wait for each other go on together."""
         prepared, end = run.prepared, start
         for part in share.parts:
@@ -297,7 +297,7 @@ class Execution:
 
     # Beside compute, over I/O tiles
 
-    def _feed_beside(self, run: Run, part: Part, start: int) -> tuple[int, int]:
+    def _feed_beside(self, run: ProgramRun, part: RunPart, start: int) -> tuple[int, int]:
         """Infeeds and outfeeds of a run that has computed until `start`.
 
         Compute hides no latency of an infeed, as of arguments that come beside compute, and it hides the latency of all outfeeds but
@@ -316,7 +316,7 @@ class Execution:
         hidden = max(0, calls.outfeed_waits - self._latency) if calls.outfeed_waits else 0
         return end, calls.waits - hidden
 
-    def _take_in(self, run: Run, part: Part, start: int) -> int:
+    def _take_in(self, run: ProgramRun, part: RunPart, start: int) -> int:
         """The cycle at which the body can begin. Its arguments may have come to the I/O tiles while the run before computed."""
         state, ledger = part.state, run.prepared.ledger
         earliest = max(run.host, part.ready, state.inputs_from)
@@ -328,7 +328,7 @@ class Execution:
         self._spend(state, max(start, earliest), begin, _STREAM_IN, ledger, run, part)
         return begin
 
-    def _send(self, run: Run, part: Part, start: int) -> int:
+    def _send(self, run: ProgramRun, part: RunPart, start: int) -> int:
         """Sends results from the I/O tiles, once these have sent the results of the run before."""
         state, ledger = part.state, run.prepared.ledger
         begin = max(start, state.io_end)
@@ -340,7 +340,7 @@ class Execution:
         part.event = self.recorder.ended_at(part.end)
         return begin
 
-    def _beside(self, state: IpuState, link: LaneKind, start: int, cycles: int, kind: int, ledger: ProgramLedger, run: Run) -> int:
+    def _beside(self, state: IpuState, link: LaneKind, start: int, cycles: int, kind: int, ledger: ProgramLedger, run: ProgramRun) -> int:
         """A transfer of the I/O tiles alone, which do one transfer after the other."""
         recorder = self.recorder
         if recorder.enabled:
@@ -366,8 +366,8 @@ class Execution:
         kind: int,
         ledger: ProgramLedger,
         sync: int = 0,
-        run: Run | None = None,
-        part: Part | None = None,
+        run: ProgramRun | None = None,
+        part: RunPart | None = None,
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         number = NO_EVENT if run is None else run.number
@@ -407,8 +407,8 @@ class Execution:
         end: int,
         kind: int,
         ledger: ProgramLedger,
-        run: Run | None = None,
-        part: Part | None = None,
+        run: ProgramRun | None = None,
+        part: RunPart | None = None,
     ) -> None:
         if end > start:
             ledger.on(state.index)[kind] += end - start
@@ -431,7 +431,7 @@ def _nothing(start: int) -> int:
     return start
 
 
-def _release(parts: Sequence[Part], end: int) -> int:
+def _release(parts: Sequence[RunPart], end: int) -> int:
     for part in parts:
         part.state.free = end
     return end

@@ -18,7 +18,7 @@ from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.orders import play_fastest
 from tilestep.sim.play import Download, Pass, Work
 from tilestep.sim.residency import NOWHERE, IpuState, Partition, Value
-from tilestep.sim.run import Part, Run
+from tilestep.sim.run import ProgramRun, RunPart
 
 MAX_WORK: Final = 2**16  # runs and copies that wait to be played; at this number the first half is played without those that follow
 
@@ -61,15 +61,15 @@ class Lockstep:
         self._machine = machine
         self._execution = execution
         self._mark = 0
-        self._work: list[Run | _Copy] = []
-        self._makers: dict[Value, Part] = {}  # results that would leave the chip, and the parts that make them
+        self._work: list[ProgramRun | _Copy] = []
+        self._makers: dict[Value, RunPart] = {}  # results that would leave the chip, and the parts that make them
         self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
-        self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
+        self._loading: dict[int, tuple[ProgramRun, RunPart]] = {}  # by IPU, for those that load another program
         self._spans: dict[Value, _Span] = {}  # of values that stay
         self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what a member keeps: from its first run, to, bytes
         self._left: dict[tuple[IpuState, ProgramLedger], tuple[int, list[Value]]] = {}  # what it keeps: its latest run, the results
 
-    def add_run(self, run: Run, taken: Sequence[Sequence[Value]], mark: int) -> None:
+    def add_run(self, run: ProgramRun, taken: Sequence[Sequence[Value]], mark: int) -> None:
         """Adds a run of a member to the open entry. The values that it makes or saves are pending from now on.
 
         Args: taken: its arguments, per part; mark: the number of the latest mark.
@@ -90,7 +90,7 @@ class Lockstep:
                     self._spans[value] = _Span(part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()
 
-    def _take(self, run: Run, state: IpuState, values: Sequence[Value]) -> int:
+    def _take(self, run: ProgramRun, state: IpuState, values: Sequence[Value]) -> int:
         """Notes that the next run takes its arguments on an IPU; returns bytes of those that are on the chip before."""
         position, spans, own = len(self._work), self._spans, 0
         stays = state.group.stays if state.group is not None else {}
@@ -110,7 +110,7 @@ class Lockstep:
             own += value.size_bytes
         return own
 
-    def _keep_on(self, run: Run, part: Part) -> int:
+    def _keep_on(self, run: ProgramRun, part: RunPart) -> int:
         """Notes that the next run keeps donated arguments on an IPU; returns bytes of those that its program has kept in this entry."""
         size_bytes, position = run.prepared.interface.kept_bytes, len(self._work)
         if not size_bytes:
@@ -144,7 +144,7 @@ class Lockstep:
         self._work.append(copy)
         self._bound()
 
-    def keep(self, value: Value, part: Part, ledger: ProgramLedger) -> bool:
+    def keep(self, value: Value, part: RunPart, ledger: ProgramLedger) -> bool:
         """Keeps a pending value on the chip, if that is possible, because a member takes it in a run that is not added yet.
 
         Returns: whether the value is in the SRAM of the member's IPU when the run begins.
@@ -177,7 +177,7 @@ class Lockstep:
         work: list[Work] = []
         now, later = self._work[:count], self._work[count:]
         for entry in now:
-            if isinstance(entry, Run):
+            if isinstance(entry, ProgramRun):
                 entry.note(self._mark)
                 work.append(entry)
             elif entry.taker is not None:
@@ -189,7 +189,7 @@ class Lockstep:
         loads = {ipu: of for ipu, of in loading.items() if ipu not in self._loading}
         play_fastest(self._machine, self._execution, partition, copies, loads, work)
 
-    def _keep_only(self, later: list[Run | _Copy]) -> None:
+    def _keep_only(self, later: list[ProgramRun | _Copy]) -> None:
         """Forgets all work but this, which is the last that was added."""
         played = len(self._work) - len(later)
         self._work = later
@@ -197,7 +197,7 @@ class Lockstep:
             self._makers, self._open, self._loading, self._spans, self._kept, self._left = {}, {}, {}, {}, {}, {}
             self.partition = None
             return
-        parts = {id(part) for entry in later if isinstance(entry, Run) for part in entry.parts}
+        parts = {id(part) for entry in later if isinstance(entry, ProgramRun) for part in entry.parts}
         self._makers = {value: part for value, part in self._makers.items() if id(part) in parts}
         self._loading = {ipu: (run, part) for ipu, (run, part) in self._loading.items() if id(part) in parts}
         self._open = {target: copy for target, copy in self._open.items() if copy.position >= played}
@@ -213,7 +213,7 @@ class Lockstep:
         }
         self._left = {kept: (last - played, values) for kept, (last, values) in self._left.items() if last >= played}
         for entry in later:
-            if not isinstance(entry, Run):
+            if not isinstance(entry, ProgramRun):
                 entry.position -= played
 
     def _leave(self, count: int) -> None:
@@ -263,7 +263,7 @@ class Lockstep:
             return
         if not source.pending:
             assert source.made_by is not None  # it is in SRAM
-            work.append(Download(source, Part(copy.origin), source.made_by, copy.host))
+            work.append(Download(source, RunPart(copy.origin), source.made_by, copy.host))
             source.made_by.host.read += source.size_bytes
             source.host_ready = 0
             source.pending = True
@@ -295,7 +295,7 @@ class Lockstep:
         for position, entry in enumerate(self._work):
             for state, size_bytes in changes.get(position, ()):
                 live[state] += size_bytes
-            if isinstance(entry, Run):
+            if isinstance(entry, ProgramRun):
                 for part in entry.parts:
                     state = part.state
                     beside = live[state] - part.own_bytes

@@ -20,11 +20,11 @@ from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.play import Download, Pass, Play, Work
 from tilestep.sim.residency import IpuState, Partition, Value
-from tilestep.sim.run import Part, Run
+from tilestep.sim.run import ProgramRun, RunPart
 from tilestep.sim.sync import host_set
 
 Copies = dict[Value, list[tuple[Value, int]]]
-Loading = dict[int, tuple[Run, Part]]
+Loading = dict[int, tuple[ProgramRun, RunPart]]
 
 _FULL: Final[SyncPattern] = "full"
 
@@ -88,12 +88,12 @@ class _Before:
             ledger.cycles = copy.deepcopy(cycles)
 
 
-def _slots(thing: IpuState | Part | Value) -> dict[str, Any]:
+def _slots(thing: IpuState | RunPart | Value) -> dict[str, Any]:
     """Its attributes. No play changes a list of them in place."""
     return {name: getattr(thing, name) for name in thing.__slots__}
 
 
-def _things(partition: Partition, copies: Copies, loading: Loading, work: list[Work]) -> Iterator[IpuState | Part | Value]:
+def _things(partition: Partition, copies: Copies, loading: Loading, work: list[Work]) -> Iterator[IpuState | RunPart | Value]:
     yield from partition.members.values()
     for source, targets in copies.items():
         yield source
@@ -104,7 +104,7 @@ def _things(partition: Partition, copies: Copies, loading: Loading, work: list[W
         if isinstance(entry, Download):
             yield entry.value
             parts.append(entry.part)
-        elif isinstance(entry, Run):
+        elif isinstance(entry, ProgramRun):
             parts += entry.parts
     for part in parts:
         yield part
@@ -114,7 +114,7 @@ def _things(partition: Partition, copies: Copies, loading: Loading, work: list[W
 
 def _ledgers(work: list[Work]) -> Iterator[ProgramLedger]:
     for entry in work:
-        if isinstance(entry, Run):
+        if isinstance(entry, ProgramRun):
             yield entry.prepared.ledger
         elif isinstance(entry, Pass):
             yield from entry.members.values()

@@ -24,7 +24,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.residency import IpuState, Partition, Value
-from tilestep.sim.run import Part, Run, Share, Step
+from tilestep.sim.run import ProgramRun, RunPart, RunStep, Share
 from tilestep.sim.sync import host_set, sync_cycles
 from tilestep.sim.trace import NO_EVENT
 
@@ -35,7 +35,7 @@ class _Item:
 
     __slots__ = ("missing", "ready", "step")
 
-    def __init__(self, step: Step, ready: int) -> None:
+    def __init__(self, step: RunStep, ready: int) -> None:
         self.step = step
         self.ready = ready  # cycle before which it cannot begin, as far as known
         self.missing = len(step.parts)  # IPUs that have not come to it, plus arguments whose cycle is not known
@@ -59,7 +59,7 @@ class Download(NamedTuple):
     """A value in SRAM goes to the host."""
 
     value: Value
-    part: Part
+    part: RunPart
     ledger: ProgramLedger
     host: int  # cycle at which the host has asked for it
 
@@ -88,7 +88,7 @@ class Pass:
 
 
 _Ending = tuple[_Set, list[_Item]] | _Item | IpuState
-Work = Run | Download | Pass
+Work = ProgramRun | Download | Pass
 
 
 @final
@@ -107,14 +107,14 @@ class Play:
         execution: Execution,
         partition: Partition,
         copies: dict[Value, list[tuple[Value, int]]],
-        loading: dict[int, tuple[Run, Part]],
+        loading: dict[int, tuple[ProgramRun, RunPart]],
         pattern: SyncPattern,
     ) -> None:
         self._execution = execution
         self._members = partition.members
         self._copies = dict(copies)
         self._loading = loading
-        self._waiting: dict[Value, list[tuple[_Item, Part]]] = {}
+        self._waiting: dict[Value, list[tuple[_Item, RunPart]]] = {}
         self._queues: dict[int, deque[_Item]] = {index: deque() for index in self._members}
         self._whole = _Set()
         self._together: dict[int, list[int]] = {}  # IPUs by the number of their set
@@ -158,7 +158,7 @@ class Play:
     def _in_turn(self, work: list[Work]) -> None:
         """The same for one IPU, which waits for no other."""
         for entry in work:
-            if isinstance(entry, Run):
+            if isinstance(entry, ProgramRun):
                 (part,) = entry.parts
                 for value in part.awaits:
                     part.await_until(value)
@@ -188,21 +188,21 @@ class Play:
                 if not part.beside:
                     item.ready = max(item.ready, part.ready)
 
-    def _steps(self, entry: Work) -> Iterator[tuple[Step, int]]:
+    def _steps(self, entry: Work) -> Iterator[tuple[RunStep, int]]:
         if isinstance(entry, Pass):
             for destination in entry.destinations:
                 run, part = self._loading.get(destination.index, (None, None))
                 if run is not None and part is not None and not part.brought:  # the values would be lost when its program is loaded
                     yield self._execution.bring(run, part), run.host
-            parts = [Part(state) for state in entry.members]
-            yield Step(partial(self._execution.pass_on, entry.sizes, entry.members), parts, "all"), entry.host
+            parts = [RunPart(state) for state in entry.members]
+            yield RunStep(partial(self._execution.pass_on, entry.sizes, entry.members), parts, "all"), entry.host
             return
         if isinstance(entry, Download):
             value, part, ledger, host = entry
             sync = self._sync[part.state.host_set]
-            yield Step(partial(self._execution.download, value, part, ledger, sync), [part], "host", gives=[value]), host
+            yield RunStep(partial(self._execution.download, value, part, ledger, sync), [part], "host", gives=[value]), host
             return
-        by_set: dict[int, list[Part]] = {}
+        by_set: dict[int, list[RunPart]] = {}
         for part in entry.parts:
             by_set.setdefault(part.state.host_set, []).append(part)
             part.beside = entry.prepared.num_io_tiles > 0 and len(self._together[part.state.host_set]) == 1

@@ -22,7 +22,7 @@ _NO_BODY: Final = BodyCycles()
 
 @final
 @dataclass(slots=True, eq=False)
-class Part:
+class RunPart:
     """One IPU's part of one run, and how far it has come."""
 
     state: IpuState
@@ -58,7 +58,7 @@ class Part:
 
 @final
 @dataclass(slots=True, eq=False)
-class Run:
+class ProgramRun:
     """One dispatch of a program."""
 
     prepared: Prepared
@@ -71,7 +71,7 @@ class Run:
     bytes_restored: int = 0  # the share of `bytes_in` that returns to SRAM, from which it was evicted
     bytes_saved: int = 0
     reloads: bool = False  # some part does
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[RunPart] = field(default_factory=list[RunPart])
 
     def note(self, mark: int) -> None:
         """Adds the run to the sums of its program; `mark` is the number of the latest mark before it."""
@@ -92,15 +92,15 @@ class Run:
 class Share(NamedTuple):
     """Parts of one run whose IPUs wait for each other when one of them accesses the host."""
 
-    parts: Sequence[Part]
+    parts: Sequence[RunPart]
     sync: int  # cycles of a sync of all IPUs that wait, whether they are in the run or not
 
 
-class Step(NamedTuple):
+class RunStep(NamedTuple):
     """One thing that IPUs do. `act(start)` does it, moves their clocks, and returns the cycle at which all have done it."""
 
     act: Callable[[int], int]
-    parts: Sequence[Part]
+    parts: Sequence[RunPart]
     scope: Scope
     takes_arguments: bool = False  # the parts' arguments have to be available first
     last: bool = False  # the parts' results are available after it

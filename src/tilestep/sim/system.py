@@ -26,10 +26,10 @@ from tilestep.sim.part_builder import PartBuilder
 from tilestep.sim.prepared import PreparedPrograms
 from tilestep.sim.recurrence import Standing, Sums, advance, standing
 from tilestep.sim.residency import IpuState, Partition, TileUse, Value, require_new, require_not_donated, require_value, unknown_value
-from tilestep.sim.run import Part, Run
+from tilestep.sim.run import ProgramRun, RunPart
 from tilestep.sim.snapshot import Parts, Snapshot, restore, take_snapshot
 from tilestep.sim.sync import host_set
-from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Timeline, Trace, Trip
+from tilestep.sim.trace import EventTimeline, Lane, Recorder, Rows, RunRow, Task, Trace, Trip
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed
@@ -161,7 +161,7 @@ class System:
             dropped=end.dropped_events - start.dropped_events,
         )
 
-    def _events(self, start: int, end: int) -> Timeline:
+    def _events(self, start: int, end: int) -> EventTimeline:
         return self._recorder.between(start, end, {key: program.name for key, program in self.programs.items()})
 
     def rows_between(self, start: Mark, end: Mark) -> Rows:
@@ -458,11 +458,11 @@ class System:
         recorder = self._recorder
         if recorder.enabled:
             note_dispatch(recorder, prepared, self._dispatches, (host, self._host), group, task, counts)
-        run = Run(prepared, "" if group is None else group[0], self._host, loads, self._dispatches, recorder.host_event)
+        run = ProgramRun(prepared, "" if group is None else group[0], self._host, loads, self._dispatches, recorder.host_event)
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             if state.partition is not partition:
                 state.join(partition)
-            part = Part(state, bodies[position], NO_CALLS if calls is None else calls[position])
+            part = RunPart(state, bodies[position], NO_CALLS if calls is None else calls[position])
             run.bytes_restored += self._builder.bring_in(part, prepared, identity, values, self._dispatches + 1)
             run.bytes_in += part.bytes_in
             if part.saved:

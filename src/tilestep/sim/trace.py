@@ -94,7 +94,7 @@ class Event:
 
 
 @final
-class Timeline(Sequence[Event]):
+class EventTimeline(Sequence[Event]):
     """Events of IPUs, which become objects when somebody looks at them. It equals any sequence of the same events."""
 
     def __init__(self, kept: array[int], lanes: Sequence[Lane], names: Mapping[int, str]) -> None:
@@ -139,7 +139,7 @@ class Timeline(Sequence[Event]):
 class Trace:
     """Events of IPUs in the order in which they were worked out. Those of one IPU's tiles, or of its I/O tiles, are in order of time."""
 
-    events: Timeline  # at most `MAX_EVENTS`
+    events: EventTimeline  # at most `MAX_EVENTS`
     dropped: int  # further events, which were counted but not kept
 
 
@@ -295,11 +295,11 @@ class Recorder:
         lane, kind, begin, finish, run, key, cause = table[kept].T
         return Rows(numbers[kept], lane, kind, begin, finish, run, key, cause)
 
-    def between(self, start: int, end: int, names: Mapping[int, str]) -> Timeline:
+    def between(self, start: int, end: int, names: Mapping[int, str]) -> EventTimeline:
         """Events of IPUs from one position up to another: of the first `MAX_EVENTS` that were kept. Args: names: of programs, by key."""
         self._store()
         kept = self._first[max(start - self._begin, 0) * _COLUMNS : max(end - self._begin, 0) * _COLUMNS]
-        return Timeline(kept, self.lanes, names)
+        return EventTimeline(kept, self.lanes, names)
 
     def clear(self) -> None:
         """Drops all events, runs and trips."""

@@ -31,7 +31,7 @@ from tilestep.plan.streaming import check_streaming_memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ProgramPlan:
     """A program as it was planned."""
 
     name: str  # the module's
@@ -102,7 +102,7 @@ class LoadedExecutable(_native.ExecutableBase):
 
     # ------------------------------------------------------------------------------------------------------- compile
 
-    def _plan_and_compile(self) -> Plan:
+    def _plan_and_compile(self) -> ProgramPlan:
         client, request = self.client, self.request
         with compat.make_context() as context:
             module, name, functions, site_locations = self._parse(context)
@@ -116,11 +116,11 @@ class LoadedExecutable(_native.ExecutableBase):
                 self._host_program = self._compile_values(module, program, functions)
             else:
                 program = replace(program, dry=True)
-        return Plan(name=name, hlo=hlo, program=program, site_locations=site_locations, callbacks=tuple(functions))
+        return ProgramPlan(name=name, hlo=hlo, program=program, site_locations=site_locations, callbacks=tuple(functions))
 
-    def _restore(self, serialized: Serialized) -> Plan:
+    def _restore(self, serialized: Serialized) -> ProgramPlan:
         serialized.require_fits(self.client.machine, self.request.plan_options)
-        plan = Plan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
+        plan = ProgramPlan(name=serialized.name, hlo=serialized.hlo, program=serialized.program, site_locations=serialized.site_locations)
         self.source = self._source(plan.name, plan.hlo)
         self._check_fits(plan.program)
         if self.client.dry_mode is not None:

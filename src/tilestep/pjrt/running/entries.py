@@ -27,7 +27,7 @@ class PlannedRun(NamedTuple):
     source: ProgramSource
 
 
-class Run(NamedTuple):
+class RunEntry(NamedTuple):
     """A program was dispatched. Its counters have no value yet."""
 
     planned: PlannedRun
@@ -57,7 +57,7 @@ class Upload(NamedTuple):
     begin: list[Moment] | None  # cell of a moment; None: it begins now
 
 
-Entry = Put | Copy | Read | Wait | Accumulated | Run | MomentWanted | Upload
+Entry = Put | Copy | Read | Wait | Accumulated | RunEntry | MomentWanted | Upload
 
 
 def named(raw: RawEntry) -> Entry:

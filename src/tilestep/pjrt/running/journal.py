@@ -13,7 +13,7 @@ from typing import Any, Protocol, final
 from tilestep import hints
 from tilestep.pjrt import _native
 from tilestep.pjrt.platform import PLATFORM
-from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, RawEntry, Run, Upload, named
+from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, RawEntry, RunEntry, Upload, named
 from tilestep.pjrt.running.host_notes import Contents, current_line
 from tilestep.sim.calls import Accumulated, Copy, Moment, Put, Read, Wait
 
@@ -73,7 +73,7 @@ class Journal:
         self.entries: deque[RawEntry] = deque()
         self._append: Callable[[RawEntry], None] = self.entries.append
         self.devices: Sequence[EventSource] = ()
-        self.note_run = (self.entries.append, Run)
+        self.note_run = (self.entries.append, RunEntry)
         self.contents: Contents | None = None
         self.dry_cycles = 0
         self.gone: deque[int | str] = deque()
@@ -105,7 +105,7 @@ class Journal:
         Args: planned, values, first, counters, undonated: the fields of `Run`. done: what the dispatch has done; gets "noted".
         """
         line = current_line() if self.contents else None
-        entry = (Run, planned, values, first, counters, undonated, hints.current_group(), hints.current_task(), line)
+        entry = (RunEntry, planned, values, first, counters, undonated, hints.current_group(), hints.current_task(), line)
         _native.once(done, "noted", self._append, entry)
         self._replay_now_and_then()
 

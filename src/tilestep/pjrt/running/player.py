@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from tilestep.collection import collection_paused
-from tilestep.pjrt.running.entries import Entry, MomentWanted, PlannedRun, Run, Upload, named
+from tilestep.pjrt.running.entries import Entry, MomentWanted, PlannedRun, RunEntry, Upload, named
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recorded_programs import RecordedPrograms
 from tilestep.plan.steps import Counts, Program
@@ -182,7 +182,7 @@ class Player:
                 _tell_forgotten()
                 forgotten, self._forgotten = self._forgotten, []
                 num_gone = len(self.journal.gone)  # their last runs are among the entries
-                while isinstance(left := self._play_ready(wait=wait), Run) and wait:
+                while isinstance(left := self._play_ready(wait=wait), RunEntry) and wait:
                     self.journal.entries.popleft()
                     self._play(left)  # waits for its counters, and other threads' garbage is collected meanwhile
                 if left is not None:
@@ -195,7 +195,7 @@ class Player:
             finally:
                 self._is_replaying = False
 
-    def _play_ready(self, *, wait: bool) -> Run | Copy | None:
+    def _play_ready(self, *, wait: bool) -> RunEntry | Copy | None:
         """Plays entries up to a run that has not counted, or up to copies that may not be all of a call unless `wait`.
 
         Returns: the entry before which it has stopped; None if there is none.
@@ -204,7 +204,7 @@ class Player:
         with collection_paused():
             while entries:
                 match named(entries[0]):
-                    case Run() as run if not run.has_counted():
+                    case RunEntry() as run if not run.has_counted():
                         return run
                     case Copy() as first:
                         copies = self._copies_ahead()
@@ -247,7 +247,7 @@ class Player:
 
     def _play(self, entry: Entry) -> None:
         match entry:
-            case Run():
+            case RunEntry():
                 self._play_run(entry)
             case MomentWanted(cell):
                 cell.append(self.system.moment())
@@ -258,7 +258,7 @@ class Player:
             case _:
                 play(self.system, (entry,), {})
 
-    def _play_run(self, run: Run) -> None:
+    def _play_run(self, run: RunEntry) -> None:
         planned, ipus = run.planned, run.planned.ipus
         self.programs.ran(planned.key, planned.source)
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.sim.toy import program, superstep
 from tilestep.pjrt.running import player as player_module
-from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, Run, Upload, named
+from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, RunEntry, Upload, named
 from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Counts
@@ -57,7 +57,7 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: 
         (Copy, 1, 2, 0, False, None),
         (Read, 1),
         (Wait, 1),
-        (Run, object(), (1, 2), 3, (), (), None, None),  # as C makes it (native/execute.c)
+        (RunEntry, object(), (1, 2), 3, (), (), None, None),  # as C makes it (native/execute.c)
         (MomentWanted, []),
         (Upload, Put(1, 0, 64, False), []),
         (Accumulated, object(), 3),
@@ -109,7 +109,7 @@ def test_an_argument_that_a_program_may_not_take_over_is_copied_for_it(kept: Pla
     step = program(superstep(50), takes=(64,), gives=(64,), donates={0: 0})
     planned = PlannedRun(step, 1, (0,), 1, (), source=cast("ProgramSource", None))  # which nobody asks for
     kept.journal.put(1, 0, 64, False)
-    kept.journal.entries.append((Run, planned, (1,), 2, (), (0,), None, None, ("train.py", 9)))
+    kept.journal.entries.append((RunEntry, planned, (1,), 2, (), (0,), None, None, ("train.py", 9)))
     _, copy, dispatch, forget = calls_of(kept)
     assert (copy, forget) == (Copy(1, -1, 0, False, None), Forget(-1))
     assert dispatch == Dispatch(1, (0,), ((-1,),), ((2,),), (Counts(),), None, None, ("train.py", 9))
