@@ -43,7 +43,7 @@ Call = Callable[[], Any]
 
 def of_tensorflow(device: jax.Device) -> Call:
     """A call of a loop of TensorFlow 1 that gives its loss."""
-    machine.configure((device,), {})
+    machine.configure(machine.System(devices=(device,)))
     graph = v1.Graph()
     with graph.as_default():
         infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors((X, Y)).repeat()), IPUOutfeedQueue()

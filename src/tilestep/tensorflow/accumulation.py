@@ -27,27 +27,16 @@ Arrays = Mapping[str, Any]  # by the names of variables
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """What an optimiser does once for several steps.
+    """What an optimiser does once for several steps."""
 
-    Attributes:
-        traced: the optimiser's `apply_gradients` as a function of gradients.
-        gradients: tensors of the body.
-        names: of the variables of the gradients.
-        extra: tensors of the body that the function has captured, such as a learning rate.
-        count: steps for each update.
-        reduction: of the steps' gradients.
-        offload: whether slots are in the host's memory between updates; None: where devices have a memory of their own.
-        dtypes: of accumulators, by the variables' names.
-    """
-
-    traced: Traced
-    gradients: Sequence[Tensor]
-    names: Sequence[str]
-    extra: Sequence[Tensor]
-    count: int
+    traced: Traced  # its `apply_gradients` as a function of gradients
+    gradients: Sequence[Tensor]  # of the body
+    names: Sequence[str]  # of the gradients' variables
+    extra: Sequence[Tensor]  # of the body, which the function has captured, such as a learning rate
+    count: int  # steps for each update
     reduction: Reduction
-    offload: bool | None
-    dtypes: Mapping[str, Any]
+    offload: bool | None  # whether slots wait in the host's memory; None: where devices have a memory of their own
+    dtypes: Mapping[str, Any]  # of accumulators, by the variables' names
 
     @property
     def slots(self) -> list[str]:
@@ -60,8 +49,9 @@ class Update:
         traced = self.traced
         return lower(traced.graph, [*traced.arguments, *(inside for _, inside in traced.captured)], [], traced.operations, traced.handles)
 
-    def optimizer(self, slots: Arrays) -> optax.GradientTransformationExtraArgs:
-        """The optimiser as the runtime takes it. Its state is the slots. Args: slots: their shapes and dtypes."""
+    def optimizer(self, variables: Arrays) -> optax.GradientTransformationExtraArgs:
+        """The optimiser as the runtime takes it. Its state is the slots."""
+        slots = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in self.slots}
 
         def init(params: Pytree) -> Pytree:
             return {name: jax.numpy.zeros(spec.shape, spec.dtype) for name, spec in slots.items()}

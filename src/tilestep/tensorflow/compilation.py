@@ -18,7 +18,7 @@ from tilestep.tensorflow.machine import Placement, is_configured, placement
 from tilestep.tensorflow.residency import Home, residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
-from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, tf, v1
+from tilestep.tensorflow.untyped import Operation, Session, Structure, Tensor, tf, v1
 from tilestep.train.other_arguments import name_of
 from tilestep.train.untyped import jax
 
@@ -26,19 +26,12 @@ _IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need n
 
 
 class Runs(Protocol):
-    """A part of a program, which runs by itself: a loop, a pipeline, or what is computed beside them.
+    """A part of a program, which runs by itself: a loop, a pipeline, or what is computed beside them."""
 
-    Attributes:
-        inputs: what it begins with, tensors of the program's graph or of the session's.
-        first: nodes that run before it.
-        results: placeholders in the program's graph, which stand for what it gives.
-        handles: the variables that it uses, by their names.
-    """
-
-    inputs: list[Tensor]
-    first: Sequence[Operation]
-    results: list[Tensor]
-    handles: Mapping[str, Tensor]
+    inputs: list[Tensor]  # what it begins with, of the program's graph or of the session's
+    first: Sequence[Operation]  # nodes that run before it
+    results: list[Tensor]  # placeholders in the program's graph, which stand for what it gives
+    handles: Mapping[str, Tensor]  # of the variables that it uses, by their names
 
     def prepare(self) -> None:
         """Lowers its programs. Raises: UnsupportedError for what XLA cannot lower."""
@@ -89,18 +82,21 @@ def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None
     traced = trace(name, computation, given, scope=Scope(compilation=steps))
     if traced.scope.sent:
         raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
-    program = Compiled(traced, given, steps)
-    with graph.as_default(), tf.device("/CPU:0"):
-        results = program.node(graph)
-    flat = iter(results)
+    program, residency = Compiled(traced, given, steps), residency_of(graph)
+
+    def run(session: Session, *arrays: Any) -> list[Any]:
+        return program.run(residency.home(session), dict(zip(program.outside, arrays, strict=True)))
+
+    made = sessions.node(graph, run, list(program.outside.values()), traced.results, name)
     if not traced.results:
-        return tf.group(*results, name=name)
+        return made
+    flat = iter(made)
     tensors = tf.nest.map_structure(
         lambda each: None if each is None or isinstance(each, tf.Operation) else next(flat), traced.returned, expand_composites=False
     )
-    if not isinstance(traced.returned, list | tuple | dict):
-        return [tensors]
-    return [each for each in tensors if each is not None] if isinstance(tensors, list | tuple) else tensors
+    if isinstance(tensors, dict):
+        return tensors
+    return [each for each in tensors if each is not None] if isinstance(tensors, list | tuple) else [tensors]
 
 
 def node_name(function: Callable[..., Any]) -> str:
@@ -157,7 +153,7 @@ class Compiled:
         handles = dict(traced.handles)
         for step in steps:
             handles |= step.handles
-            self.outside |= {id(tensor): tensor for tensor in step.inputs if graphs.graph_of(tensor) is not traced.graph}
+            self.outside |= {id(tensor): tensor for tensor in step.inputs if getattr(tensor, "graph", None) is not traced.graph}
         self._names = list(handles)
         self._known: list[Tensor] = inside
         self._constants: dict[int, Any] = {}
@@ -224,18 +220,3 @@ class Compiled:
         hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
         results = self._traced.results
         return [np.asarray(values[id(each)]).astype(each.dtype.as_numpy_dtype, copy=False) for each in results]
-
-    def node(self, graph: Graph) -> list[Tensor]:
-        """Puts the node into the session's graph. Returns: the results; one tensor without meaning if there is none."""
-        residency, traced = residency_of(graph), self._traced
-
-        def run(session: Session, *arrays: Any) -> Any:
-            results = self.run(residency.home(session), dict(zip(self.outside, arrays, strict=True)))
-            return results if results else np.int32(0)
-
-        kinds = [tensor.dtype for tensor in traced.results] or tf.int32
-        made = sessions.node(graph, run, list(self.outside.values()), kinds, traced.name)
-        made = list(made) if isinstance(made, list | tuple) else [made]
-        for tensor, like in zip(made, traced.results, strict=False):
-            tensor.set_shape(like.shape)
-        return made

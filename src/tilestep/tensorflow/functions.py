@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import iterators
 from tilestep.tensorflow.compilation import Compiled
 from tilestep.tensorflow.loop import Loop
 from tilestep.tensorflow.residency import ON_DEVICES
-from tilestep.tensorflow.tf_private import eager, graphs
-from tilestep.tensorflow.tracing import Scope, Taken, Traced, current_scope, trace
+from tilestep.tensorflow.tf_private import graphs
+from tilestep.tensorflow.tf_private.eager import feed, watch_functions
+from tilestep.tensorflow.tracing import Scope, Taken, Traced, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
 
 
@@ -43,7 +42,11 @@ class Function:
         used = {id(graph): graph for graph in (*(each.graph for each in scope.taken), *(each.tensors[0].graph for each in scope.sent))}
         used |= {id(each.gradients[0].graph): each.gradients[0].graph for each in scope.updates}
         whole = used.pop(id(traced.graph), None)
-        loops = [each for each in graphs.loops(traced.graph) if used.pop(id(graphs.parts_of_loop(each)[1]), None) is not None]
+        loops = [
+            each
+            for each in traced.graph.get_operations()
+            if each.type in graphs.LOOPS and used.pop(id(graphs.parts_of_loop(each)[1]), None) is not None
+        ]
         if used or (whole is not None and loops):
             raise UnsupportedError(
                 f"{traced.name} uses next(iterator) or enqueue() in a branch, in a loop inside of a loop, or both inside and outside of a "
@@ -69,7 +72,7 @@ class Function:
             steps: how often, if it is a step; it then gives the results of the last time.
         """
         for loop, indices in self._loops:
-            loop.infeed = iterators.feed([taken[index] for index in indices]) if indices else None
+            loop.infeed = feed([taken[index] for index in indices]) if indices else None
         if self._step is not None:
             self._step.steps = steps
         given = dict(zip(map(id, self._arguments), values, strict=True))
@@ -127,32 +130,3 @@ def _as_loop(loop: Operation, traced: Traced) -> Loop:
     test = part(condition, list(condition.outputs)) if steps is None else None
     carry, results = ([values[index] for index in carried] for values in (loop.inputs, loop.outputs))
     return Loop(test, steps, step, carry, None, results, loop.control_inputs)
-
-
-def _is_tracing() -> bool:
-    scope = current_scope()
-    return scope is not None and scope.compilation is None
-
-
-def _named(variable: Any, handle: Tensor) -> None:
-    scope = current_scope()
-    assert scope is not None
-    scope.variables[id(handle)] = variable
-
-
-def _next_element(iterator: Any) -> Structure:
-    if tf.executing_eagerly():
-        iterators.close(iterator)
-        return iterators.next_element(iterator)
-    scope = current_scope()
-    if scope is None or scope.compilation is not None:
-        return eager.next_of(iterator)
-    placeholders = [v1.placeholder(each.dtype, each.shape) for each in iterators.element_specs(iterator)]
-    scope.taken.append(Taken(iterator=iterator, graph=v1.get_default_graph(), placeholders=placeholders))
-    return tf.nest.pack_sequence_as(iterator.element_spec, placeholders)
-
-
-@functools.cache
-def watch_functions() -> None:
-    """From now on functions of TensorFlow 2 can be programs. A second call changes nothing."""
-    eager.watch(is_tracing=_is_tracing, named=_named, touched=ON_DEVICES.touched, next_element=_next_element)

@@ -29,14 +29,13 @@ def _by_name(*groups: tuple[str, str]) -> Mapping[str, str]:
 _PLACES: Final = _by_name(  # module -> names of the original's modules that it has
     ("tilestep.tensorflow.ipu", "_ ops"),
     ("tilestep.tensorflow.ipu.config", "config utils"),
-    ("tilestep.tensorflow.ipu.dataset_benchmark", "dataset_benchmark"),
     ("tilestep.tensorflow.ipu.optimizers", "optimizers gradient_accumulation cross_replica_optimizer gradient_accumulation_optimizer"),
     ("tilestep.tensorflow.ipu.ops", "cross_replica_ops embedding_ops nn_ops normalization_ops rand_ops replication_ops rnn_ops"),
     ("tilestep.tensorflow.ipu.pipelining_ops", "pipelining_ops"),
     ("tilestep.tensorflow.ipu.programs", "ipu_compiler loops scopes"),
-    ("tilestep.tensorflow.ipu.queues", "ipu_infeed_queue ipu_outfeed_queue"),
+    ("tilestep.tensorflow.ipu.queues", "ipu_infeed_queue ipu_outfeed_queue dataset_benchmark"),
     ("tilestep.tensorflow.ipu.strategy", "ipu_strategy"),
-    ("tilestep.tensorflow.keras_models", "keras"),
+    ("tilestep.tensorflow.tf_private.keras", "keras"),
     ("tf_keras.layers", "keras.layers"),
 )
 _REFUSED: Final = _by_name(

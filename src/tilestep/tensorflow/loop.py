@@ -14,7 +14,6 @@ from tilestep.tensorflow.ipu.queues import divided
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
 from tilestep.tensorflow.residency import Home
-from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Traced
 from tilestep.tensorflow.untyped import Operation, Tensor, v1
 from tilestep.train import loop_state
@@ -57,38 +56,42 @@ class Loop:
         self.results: list[Tensor] = list(results or [v1.placeholder(each.dtype, each.shape) for each in carry])
         parts = [body, *([] if condition is None else [condition]), *(update.traced for update in self._updates)]
         self.handles: Mapping[str, Tensor] = {name: handle for part in parts for name, handle in part.handles.items()}
+        self._slots = {name for update in self._updates for name in update.slots}
         queues = [each.queue for each in body.scope.sent]
         self._outfeed: Any = queues[0].queue if len(queues) == 1 else divided([(q, len(q.specs)) for q in queues]) if queues else None
-        self._states: weakref.WeakKeyDictionary[Home, list[Any]] = weakref.WeakKeyDictionary()
+        self._states: weakref.WeakKeyDictionary[Home, Sequence[Any]] = weakref.WeakKeyDictionary()
         self._optimizers: list[Any] = []
 
     def _is_inside(self, tensor: Tensor) -> bool:
-        return graphs.graph_of(tensor) is self._body.graph
+        return getattr(tensor, "graph", None) is self._body.graph
 
     def prepare(self) -> None:
         body, test = self._body, self._condition
         inputs = [*body.arguments, *(inside for _, inside in body.captured)]
-        sent = [each.tensors for each in body.scope.sent]
+        sent = [tensor for each in body.scope.sent for tensor in each.tensors]
         gradients = [tensors for update in self._updates for tensors in (update.gradients, update.extra)]
-        outputs = [body.results[: self._sizes[0]], [each for tensors in sent for each in tensors], *gradients]
+        outputs = [body.results[: self._sizes[0]], sent, *gradients]
         program = lower(body.graph, inputs, list(itertools.chain(*outputs)), body.operations, body.handles)
         for update in self._updates:
             _ = update.program
-        self._slots = {name for update in self._updates for name in update.slots}
-        tests = None
+        self._function = self._traced_by_jax(program, list(map(len, outputs)))
+        self._test: Callable[[Any], Any] | None = None
         if test is not None:
             tests = lower(test.graph, [*test.arguments, *(each for _, each in test.captured)], test.results, [], test.handles)
-        self._functions = self._traced_by_jax(program, tests, list(map(len, outputs)))
+
+            def condition(carry: Any) -> Any:
+                carried, constants, variables, _ = carry
+                return tests([*carried, *constants[1]], variables)[0][0]
+
+            self._test = condition
 
     def place(self, where: Placement) -> None:
         self._where = where
         for each in self._body.scope.sent:
             each.queue.replicas = where.count
 
-    def _traced_by_jax(
-        self, program: Program, tests: Program | None, sizes: Sequence[int]
-    ) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-        """(body, condition) as the runtime takes them. The carry is (carried, constants, variables, states of updates).
+    def _traced_by_jax(self, program: Program, sizes: Sequence[int]) -> Callable[..., Any]:
+        """The body as the runtime takes it. The carry is (carried, constants, variables, states of updates).
 
         Args: sizes: of the program's outputs: carried, sent, and gradients and captured values of each update.
         """
@@ -102,24 +105,15 @@ class Loop:
                 self._outfeed.enqueue(tuple(sent))
             variables = {name: self._merged(name, old, new[name]) if name in new else old for name, old in variables.items()}
             outside, new_states = iter(constants[2]), []
-            for update, optimizer, state, gradients, own in zip(
-                self._updates, self._optimizers, states, rest[::2], rest[1::2], strict=True
-            ):
-                inside = iter(own)
+            for index, (update, optimizer, state) in enumerate(zip(self._updates, self._optimizers, states, strict=True)):
+                gradients, inside = rest[2 * index], iter(rest[2 * index + 1])
                 extra = [next(inside if self._is_inside(each) else outside) for each, _ in update.traced.captured]
                 state, variables = update.applied(optimizer, gradients, extra, state, variables)
                 new_states.append(state)
             return tuple(after), constants, variables, tuple(new_states)
 
         body.__name__ = self._body.name
-        if tests is None:
-            return body, None
-
-        def condition(carry: Any) -> Any:
-            carried, constants, variables, _ = carry
-            return tests([*carried, *constants[1]], variables)[0][0]
-
-        return body, condition
+        return body
 
     def _merged(self, name: str, old: Any, new: Any) -> Any:
         """The new value, with what the variable declares for replicas: metrics add up, moving averages are averaged."""
@@ -129,7 +123,6 @@ class Loop:
         return train.cross_replica_mean(new) if how == "mean" else new
 
     def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        body, condition = self._functions
         where = self._where
         variables.update(where.placed(dict(variables)))
         states = tuple(self._states_of(home, variables))
@@ -137,44 +130,38 @@ class Loop:
         first, *constants = where.placed([tuple(each) for each in _split(inputs, self._sizes)])
         carry = (first, tuple(constants), {name: variables[name] for name in self.handles if name not in self._slots}, states)
         infeed = None if self.infeed is None else self.infeed.opened(where.count)
-        options = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
+        options: dict[str, Any] = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
         try:
-            with jax.default_device(where.device):
-                if condition is None:
+            with jax.default_device(where.devices[0]):
+                if self._test is None:
                     assert self.steps is not None
-                    carry = train.repeat(self.steps, body, carry, infeed, self._outfeed, **options)
+                    carry = train.repeat(self.steps, self._function, carry, infeed, self._outfeed, **options)
                 else:
-                    carry = train.while_loop(condition, body, carry, infeed, self._outfeed, maximum_iterations=self.steps, **options)
+                    options["maximum_iterations"] = self.steps
+                    carry = train.while_loop(self._test, self._function, carry, infeed, self._outfeed, **options)
         except BaseException as error:
             reached = loop_state(error)
-            if reached is not None:
-                carry = reached.carry
+            carry = carry if reached is None else reached.carry
             raise
         finally:
             carried, _, changed, states = carry
             variables.update(changed)
             for state in states:
                 variables.update(state.inner)
-            self._states[home] = list(states)
+            self._states[home] = states
         return carried
 
     def _states_of(self, home: Home, variables: Mapping[str, Any]) -> list[Any]:
         """The accumulators, which are zero between calls, and the slots, which are variables between calls."""
-        if not self._updates:
-            return []
-        if not self._optimizers:
-            specs = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in self._slots}
-            self._optimizers = [update.optimizer({name: specs[name] for name in update.slots}) for update in self._updates]
+        self._optimizers = self._optimizers or [update.optimizer(variables) for update in self._updates]
         kept = self._states.get(home)
         if kept is None or any(leaf.is_deleted() for state in kept for leaf in jax.tree.leaves(state.accumulators)):
-            kept = [
-                optimizer.init({name: variables[name] for name in update.names})
-                for update, optimizer in zip(self._updates, self._optimizers, strict=True)
-            ]
+            pairs = zip(self._updates, self._optimizers, strict=True)
+            kept = [optimizer.init({name: variables[name] for name in update.names}) for update, optimizer in pairs]
         return [with_slots(state, variables) for state in kept]
 
 
 def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
     """Successive parts of these sizes."""
-    ends = list(itertools.accumulate(sizes))
+    ends = itertools.accumulate(sizes)
     return [values[end - size : end] for size, end in zip(sizes, ends, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilestep.errors import UnsupportedError
@@ -16,15 +16,15 @@ class System:
     """The devices, options of all programs' plans, and whether pipelines compute activations again."""
 
     devices: tuple[Device, ...]
-    plan_options: Mapping[str, Any]
+    plan_options: Mapping[str, Any] = field(default_factory=dict)
     recompute: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where a program runs. Attributes: device: of the first replica. replicas: None if there is one."""
+    """Where a program runs. Attributes: devices: shards of each replica. replicas: on the first of each; None if there is one."""
 
-    device: Device
+    devices: tuple[Device, ...]
     replicas: Replicas | None
 
     @property
@@ -32,26 +32,21 @@ class Placement:
         return 1 if self.replicas is None else self.replicas.count
 
     def placed(self, tree: Pytree) -> Pytree:
-        """A pytree of arrays on the devices. Those that are there stay."""
-        return jax.tree.map(self._moved, tree) if self.replicas is None else self.replicas.place(tree)
+        """A pytree of arrays on the devices. Those that are there stay, also in the host's memory of the device."""
 
-    def _moved(self, leaf: Any) -> Any:
-        """What is in the host's memory of the device stays there."""
-        there = isinstance(leaf, jax.Array) and leaf.devices() == {self.device}
-        return leaf if there else jax.device_put(leaf, self.device)
+        def moved(leaf: Any) -> Any:
+            is_there = isinstance(leaf, jax.Array) and leaf.devices() == {self.devices[0]}
+            return leaf if is_there else jax.device_put(leaf, self.devices[0])
+
+        return jax.tree.map(moved, tree) if self.replicas is None else self.replicas.place(tree)
 
 
 _configured: Final[list[System]] = []
 
 
-def configure(devices: tuple[Device, ...], plan_options: Mapping[str, Any], *, recompute: bool = False) -> None:
-    """All programs that are made from now on have these devices."""
-    _configured[:] = [System(devices=devices, plan_options=dict(plan_options), recompute=recompute)]
-
-
-def reset() -> None:
-    """As it is before anything is configured."""
-    _configured.clear()
+def configure(*systems: System) -> None:
+    """All programs that are made from now on have this one. None: one device."""
+    _configured[:] = systems
 
 
 def is_configured() -> bool:
@@ -61,14 +56,7 @@ def is_configured() -> bool:
 
 def system() -> System:
     """What is configured; one device if nothing is."""
-    return _configured[0] if _configured else System(devices=select_devices(1), plan_options={})
-
-
-def shares(shards: int) -> tuple[tuple[Device, ...], int]:
-    """(devices of a pipeline of so many, one replica's after the other; the number of replicas). Raises: as `placement`."""
-    where, devices = placement(shards), system().devices
-    each = len(devices) // where.count
-    return tuple(device for replica in range(where.count) for device in devices[replica * each :][:shards]), where.count
+    return _configured[0] if _configured else System(devices=select_devices(1))
 
 
 def offloads(given: bool | None) -> bool:
@@ -82,12 +70,12 @@ def placement(shards: int) -> Placement:
     A replica has as many IPUs as the next power of two. Source: TensorFlow for the IPU, `scopes.ipu_shard` and its tests of pipelines.
     Raises: UnsupportedError for IPUs that are no multiple of the shards.
     """
-    devices = system().devices
-    each = 1 << (shards - 1).bit_length()
+    devices, each = system().devices, 1 << (shards - 1).bit_length()
     if len(devices) % each:
         raise UnsupportedError(
             f"the program has {shards} shards, for which a replica has {each} IPUs, but {len(devices)} are configured: set "
             f"auto_select_ipus to a multiple of {each}"
         )
+    own = tuple(device for index, device in enumerate(devices) if index % each < shards)
     count = len(devices) // each
-    return Placement(device=devices[0], replicas=None if count == 1 else Replicas(count, devices=devices[::each]))
+    return Placement(devices=own, replicas=None if count == 1 else Replicas(count, devices=devices[::each]))

@@ -96,7 +96,8 @@ class Pipeline:
         options: dict[str, Any] = {**self.options, "recompute": "full" if self.recompute or system.recompute else None}
         if self.optimizer is not None:
             options["offload_optimizer_state"] = machine.offloads(self.offload)
-        devices, self._replicas = machine.shares(self.shards)
+        where = machine.placement(self.shards)
+        self._replicas = where.count
         if self.outfeed is not None:
             self.outfeed.replicas = self._replicas
         homes: dict[str, list[Any]] = {}
@@ -108,7 +109,7 @@ class Pipeline:
             _nested([stage.function for stage in self._flat], self._stages),
             None if self.optimizer is None else self._transformation,
             self.count,
-            devices=devices,
+            devices=where.devices,
             replicas=self._replicas,
             tied=[paths for paths in homes.values() if len(paths) > 1],
             plan_options=system.plan_options or None,

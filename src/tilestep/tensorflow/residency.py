@@ -7,12 +7,11 @@ no edge to variables. In TensorFlow 2 both ask for a variable's handle.
 
 from __future__ import annotations
 
-import abc
+import itertools
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -21,23 +20,21 @@ from tilestep.tensorflow.untyped import Graph, Operation, Session, Tensor, tf, v
 from tilestep.train.untyped import jax
 
 
-class Home(abc.ABC):
-    """Where variables are between programs, by their names: a session, or TensorFlow 2."""
+class Home:
+    """Where variables are between programs, by their names: a session, or TensorFlow 2.
 
-    def __init__(self) -> None:
+    Args:
+        read: names -> what TensorFlow has, as NumPy's arrays.
+        assign: TensorFlow gets arrays, by their names.
+    """
+
+    def __init__(self, read: Callable[[Sequence[str]], Sequence[Any]], assign: Callable[[Mapping[str, Any]], None]) -> None:
+        self._read, self._assign = read, assign
         self._lock = threading.RLock()
         self._arrays: dict[str, Any] = {}  # the newest values, on the devices where they are, or NumPy's
         self._newer: set[str] = set()  # those that TensorFlow has not got
         self._touched: set[str] = set()  # those that others may have changed
         self._shared: Collection[str] = ()  # those that others use while the program runs
-
-    @abc.abstractmethod
-    def _read(self, names: Sequence[str]) -> Sequence[Any]:
-        """What TensorFlow has, as NumPy's arrays."""
-
-    @abc.abstractmethod
-    def _assign(self, arrays: Mapping[str, Any]) -> None:
-        """TensorFlow gets values."""
 
     def take(self, names: Sequence[str]) -> dict[str, Any]:
         """The newest values of variables, on the devices where they are, or NumPy's.
@@ -71,46 +68,30 @@ class Home(abc.ABC):
                 self._assign({name: np.asarray(self._arrays[name]) for name in own})
                 self._newer.difference_update(own)
 
+    def share(self, names: Collection[str]) -> None:
+        """Others use these variables from now on, and no others."""
+        self.touch({*self._shared, *names})
+        self._shared = names
+
+    def forget(self, name: str) -> None:
+        """A variable is no more."""
+        with self._lock:
+            self._arrays.pop(name, None)
+            self._newer.discard(name)
+            self._touched.discard(name)
+
 
 def _same(value: np.ndarray, other: np.ndarray) -> bool:
     """Whether they are equal bit for bit, but for the 64 bits that JAX leaves away."""
     return value.shape == other.shape and value.astype(other.dtype).tobytes() == other.tobytes()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Variable:
+class Variable(NamedTuple):
     """A variable of a session's graph, with nodes that read it and assign to it."""
 
     value: Tensor
     new_value: Tensor
     assign: Operation
-
-
-@final
-class _SessionHome(Home):
-    def __init__(self, session: Session, variables: Mapping[str, Variable]) -> None:
-        super().__init__()
-        self._session, self._variables = weakref.ref(session), variables
-
-    def _read(self, names: Sequence[str]) -> Sequence[Any]:
-        return sessions.run_unseen(self._session(), [self._variables[name].value for name in names])
-
-    def _assign(self, arrays: Mapping[str, Any]) -> None:
-        variables = [self._variables[name] for name in arrays]
-        dtypes = [each.new_value.dtype.as_numpy_dtype for each in variables]
-        values = [array.astype(dtype, copy=False) for array, dtype in zip(arrays.values(), dtypes, strict=True)]
-        feed = {each.new_value: value for each, value in zip(variables, values, strict=True)}
-        sessions.run_unseen(self._session(), [each.assign for each in variables], feed)
-
-    def begin(self, names: Collection[str]) -> None:
-        """A run begins in which nodes outside of programs use these variables."""
-        self._shared = names
-        self.touch(names)
-
-    def end(self) -> None:
-        """It has ended."""
-        self._touched.update(self._shared)
-        self._shared = ()
 
 
 @final
@@ -120,17 +101,33 @@ class Residency:
     def __init__(self, graph: Graph) -> None:
         self._graph: weakref.ref[Graph] = weakref.ref(graph)
         self._variables: dict[str, Variable] = {}
-        self._homes: weakref.WeakKeyDictionary[Session, _SessionHome] = weakref.WeakKeyDictionary()
+        self._homes: weakref.WeakKeyDictionary[Session, Home] = weakref.WeakKeyDictionary()
         self._runs: dict[tuple[Operation, ...], Collection[str]] = {}
 
-    def home(self, session: Session) -> _SessionHome:
+    def home(self, session: Session) -> Home:
         """Where a session has them."""
         if session not in self._homes:
-            self._homes[session] = _SessionHome(session, self._variables)
+            this = weakref.ref(session)
+
+            def read(names: Sequence[str]) -> Sequence[Any]:
+                return sessions.run_unseen(this(), [self._variables[name].value for name in names])
+
+            def assign(arrays: Mapping[str, Any]) -> None:
+                variables = [self._variables[name] for name in arrays]
+                sessions.run_unseen(
+                    this(),
+                    [each.assign for each in variables],
+                    {
+                        each.new_value: array.astype(each.new_value.dtype.as_numpy_dtype, copy=False)
+                        for each, array in zip(variables, arrays.values(), strict=True)
+                    },
+                )
+
+            self._homes[session] = Home(read, assign)
         return self._homes[session]
 
-    def add(self, handle: Tensor, variable: Any = None) -> str:
-        """A program uses the variable of a handle. Args: variable: no effect. Returns: its name."""
+    def name_of_handle(self, handle: Tensor) -> str:
+        """As programs know a variable, which one uses from now on."""
         if handle.name not in self._variables:
             with handle.graph.as_default(), tf.init_scope(), tf.device("/CPU:0"), v1.control_dependencies(None):
                 value = graphs.read_variable(handle)
@@ -140,10 +137,10 @@ class Residency:
                 self._runs.clear()
         return handle.name
 
-    def before(self, session: Session, fetches: Any) -> None:
-        """A run is about to begin."""
+    def using(self, session: Session, fetches: Any) -> None:
+        """A session runs these from now on."""
         if self._variables:
-            self.home(session).begin(self._used(fetches))
+            self.home(session).share(self._used(fetches))
 
     def _used(self, fetches: Any) -> Collection[str]:
         """Names of variables that nodes outside of programs use in a run."""
@@ -179,59 +176,43 @@ def residency_of(graph: Graph) -> Residency:
 def watch_sessions() -> None:
     """From now on sessions give and take variables."""
 
-    def before(session: Session, fetches: Any) -> None:
+    def using(session: Session, fetches: Any) -> None:
         if session.graph in _residencies:
-            _residencies[session.graph].before(session, fetches)
+            _residencies[session.graph].using(session, fetches)
 
-    def after(session: Session) -> None:
-        if session.graph in _residencies:
-            _residencies[session.graph].home(session).end()
-
-    sessions.watch(before, after)
+    sessions.watch(using)
 
 
-@final
-class _EagerHome(Home):
-    """The variables of TensorFlow 2 that programs use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._names: dict[int, str] = {}  # by the id of a handle
-        self._handles: dict[str, weakref.ref[Tensor]] = {}
-
-    def add(self, handle: Tensor, variable: Any) -> str:
-        """A program uses the variable of a handle. Args: variable: None if it is not known. Returns: its name here."""
-        with self._lock:
-            if id(handle) not in self._names:
-                base = "variable" if variable is None else variable.name
-                name, count = base, 1
-                while name in self._handles:
-                    name, count = f"{base}_{count}", count + 1
-                self._names[id(handle)], self._handles[name] = name, weakref.ref(handle)
-                weakref.finalize(handle, self._remove, id(handle)).atexit = False
-            return self._names[id(handle)]
-
-    def _remove(self, key: int) -> None:
-        with self._lock:
-            name = self._names.pop(key)
-            del self._handles[name]
-            self._arrays.pop(name, None)
-            self._newer.discard(name)
-            self._touched.discard(name)
-
-    def touched(self, handle: Tensor) -> None:
-        """Somebody outside of programs is about to read or change the variable of a handle."""
-        name = self._names.get(id(handle))
-        if name is not None:
-            self.touch([name])
-
-    def _read(self, names: Sequence[str]) -> Sequence[Any]:
-        return [np.asarray(graphs.read_variable(self._handles[name]())) for name in names]
-
-    def _assign(self, arrays: Mapping[str, Any]) -> None:
-        for name, array in arrays.items():
-            handle = self._handles[name]()
-            graphs.assign_variable(handle, array.astype(graphs.variable_spec(handle).dtype.as_numpy_dtype, copy=False))
+_names: Final[dict[int, str]] = {}  # of TensorFlow 2's variables that programs use, by the id of a handle
+_handles: Final[dict[str, weakref.ref[Tensor]]] = {}
 
 
-ON_DEVICES: Final = _EagerHome()
+def name_of_handle(handle: Tensor, variable: Any) -> str:
+    """As programs know a variable of TensorFlow 2. Args: variable: None if it is not known."""
+    key, base = id(handle), "variable" if variable is None else variable.name
+    if key not in _names:
+        name = next(name for count in itertools.count() if (name := f"{base}_{count}" if count else base) not in _handles)
+        _names[key], _handles[name] = name, weakref.ref(handle)
+        weakref.finalize(handle, _forget, key).atexit = False
+    return _names[key]
+
+
+def _forget(key: int) -> None:
+    name = _names.pop(key)
+    del _handles[name]
+    ON_DEVICES.forget(name)
+
+
+def touched(handle: Tensor) -> None:
+    """Somebody outside of programs is about to read or change the variable of a handle."""
+    if (name := _names.get(id(handle))) is not None:
+        ON_DEVICES.touch([name])
+
+
+def _assign(arrays: Mapping[str, Any]) -> None:
+    for name, array in arrays.items():
+        handle = _handles[name]()
+        graphs.assign_variable(handle, array.astype(graphs.variable_spec(handle).dtype.as_numpy_dtype, copy=False))
+
+
+ON_DEVICES: Final = Home(lambda names: [np.asarray(graphs.read_variable(_handles[name]())) for name in names], _assign)

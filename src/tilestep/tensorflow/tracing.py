@@ -6,23 +6,21 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tilestep.tensorflow.residency import ON_DEVICES, residency_of
+from tilestep.tensorflow.residency import name_of_handle, residency_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sent:
+class Sent(NamedTuple):
     """What a function has sent to an outfeed queue."""
 
     queue: Any
     tensors: list[Tensor]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taken:
+class Taken(NamedTuple):
     """An element that a function takes from an iterator of TensorFlow 2 in each step. Attributes: graph: of the function or loop."""
 
     iterator: Any
@@ -64,9 +62,11 @@ def current_scope() -> Scope | None:
     return _scope.get()
 
 
-def name_of_variable(variable: Any, scope: Scope) -> str:
-    """As programs know a variable."""
-    return variable.handle.name if scope.compilation is not None else ON_DEVICES.add(variable.handle, variable)
+def name_of(handle: Tensor, scope: Scope) -> str:
+    """As programs know the variable of a handle."""
+    if scope.compilation is None:
+        return name_of_handle(handle, scope.variables.get(id(handle)))
+    return residency_of(handle.graph).name_of_handle(handle)
 
 
 @contextlib.contextmanager
@@ -94,7 +94,6 @@ class Traced:
         operations: the nodes of that, and what sends to queues.
         captured: tensors that it takes from outside: (there, its placeholder).
         handles: name of each variable that it uses -> the handle in the graph.
-        dtypes: of these variables.
         scope: what happened meanwhile.
         merged: name of a variable -> "sum" or "mean": what replicas do with its changes, as it declares.
     """
@@ -107,9 +106,8 @@ class Traced:
     operations: list[Operation]
     captured: list[tuple[Tensor, Tensor]]
     handles: dict[str, Tensor]
-    dtypes: dict[str, Any]
     scope: Scope
-    merged: dict[str, str] = field(default_factory=dict)
+    merged: dict[str, str]
 
 
 def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], *, scope: Scope) -> Traced:
@@ -120,41 +118,32 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
         arguments.extend(v1.placeholder(spec.dtype, spec.shape) for spec in specs)
         return function(*arguments)
 
-    residency: Any = ON_DEVICES
     if scope.compilation is None:
         with _within(scope):
-            graph, returned, operations = graphs.ordered_graph(name, build)
-        flat = [each for each in tf.nest.flatten(returned) if each is not None]
+            graph = graphs.ordered_graph(name, build)
+        returned, operations = graph.structured_outputs, list(graph.control_outputs)
+        results = [each for each in tf.nest.flatten(returned) if each is not None]
     else:
-        graph = graphs.new_graph(name)
-        residency = residency_of(graphs.outermost(graph))
+        graph = graphs.FuncGraph(name)
         with graph.as_default(), graphs.resource_variables(), _within(scope):
             returned = build()
             given = [each for each in tf.nest.flatten(returned) if each is not None]
             operations = [each for each in given if isinstance(each, tf.Operation)]
-            flat = [tf.convert_to_tensor(each) for each in given if not isinstance(each, tf.Operation)]
-    captured: list[tuple[Tensor, Tensor]] = []
-    handles: dict[str, Tensor] = {}
-    merged: dict[str, str] = {}
-    for outside, inside in graphs.captures(graph):
-        if inside.dtype == tf.resource:
-            variable = scope.variables.get(id(outside))
-            key = residency.add(outside, variable)
-            handles[key] = inside
-            if variable is not None and variable.synchronization == tf.VariableSynchronization.ON_READ:
-                merged[key] = variable.aggregation.name.lower()
-        else:
-            captured.append((outside, inside))
+            results = [tf.convert_to_tensor(each) for each in given if not isinstance(each, tf.Operation)]
+    handles = {name_of(outside, scope): inside for outside, inside in graph.captures if inside.dtype == tf.resource}
     return Traced(
         name=name,
         graph=graph,
         arguments=arguments,
         returned=returned,
-        results=flat,
+        results=results,
         operations=operations,
-        captured=captured,
+        captured=[(outside, inside) for outside, inside in graph.captures if inside.dtype != tf.resource],
         handles=handles,
-        dtypes={key: graphs.variable_spec(handle).dtype for key, handle in handles.items()},
         scope=scope,
-        merged=merged,
+        merged={
+            name_of(outside, scope): variable.aggregation.name.lower()
+            for outside, _ in graph.captures
+            if (variable := scope.variables.get(id(outside))) is not None and variable.synchronization == tf.VariableSynchronization.ON_READ
+        },
     )

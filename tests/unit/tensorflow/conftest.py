@@ -20,7 +20,7 @@ def tf() -> Iterator[Any]:
 
     with v1.Graph().as_default():
         yield v1
-    machine.reset()
+    machine.configure()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

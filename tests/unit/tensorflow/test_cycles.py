@@ -25,7 +25,7 @@ STEPS, MICROBATCHES = 5, 4
 
 def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
     device = jax.devices("ipu")[0]
-    machine.configure((device,), {})
+    machine.configure(machine.System(devices=(device,)))
     infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors((X, Y)).repeat()), IPUOutfeedQueue()
 
     def body(x: Any, y: Any) -> Any:
@@ -64,7 +64,7 @@ def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
 
 def test_a_pipeline_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
     devices = tuple(jax.devices("ipu")[:2])
-    machine.configure(devices, {})
+    machine.configure(machine.System(devices=tuple(devices)))
     infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors(X).repeat()), IPUOutfeedQueue()
 
     def first(x: Any) -> Any:

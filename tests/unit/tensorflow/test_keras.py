@@ -16,7 +16,7 @@ from tilestep.tensorflow.ipu.config import IPUConfig
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod as Method
 from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.strategy import IPUStrategy
-from tilestep.tensorflow.keras_models import PipelineStage
+from tilestep.tensorflow.tf_private.keras import PipelineStage
 from tilestep.tensorflow.untyped import tf
 
 RANDOM = np.random.default_rng(0)
@@ -27,7 +27,7 @@ Y = RANDOM.integers(0, 4, 48)
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
     yield
-    machine.reset()
+    machine.configure()
 
 
 def configure(ipus: int) -> None:

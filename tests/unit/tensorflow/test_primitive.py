@@ -14,7 +14,7 @@ from tilestep.tensorflow.tf_private import graphs
 
 @pytest.mark.parametrize("platform", ["cpu", "ipu"])
 def test_values_are_the_same_on_every_platform(tf: Any, platform: str) -> None:
-    graph = graphs.new_graph("f")
+    graph = graphs.FuncGraph("f")
     with graph.as_default():
         x, n = tf.placeholder(tf.float32, (2,)), tf.placeholder(tf.int64, ())
         outputs = [x * 2.0 + tf.cast(n, tf.float32), n + 1]
@@ -25,7 +25,7 @@ def test_values_are_the_same_on_every_platform(tf: Any, platform: str) -> None:
 
 
 def test_a_node_has_its_name_and_the_line_that_made_it(tf: Any) -> None:
-    graph = graphs.new_graph("f")
+    graph = graphs.FuncGraph("f")
     with graph.as_default():
         x = tf.placeholder(tf.float32, (2,))
         y = tf.multiply(x, 3.0, name="tripled")

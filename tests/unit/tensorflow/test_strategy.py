@@ -29,7 +29,7 @@ W = RANDOM.normal(size=(5, 3)).astype(np.float32)
 def strategy() -> Iterator[Any]:
     with IPUStrategy().scope() as strategy:
         yield strategy
-    machine.reset()
+    machine.configure()
 
 
 def batches(size: int = 4) -> Any:

@@ -139,7 +139,8 @@ class IPUConfig(_Options):
         Raises: UnsupportedError for more IPUs than there are; ValueError for both ways of selection, or one that is wrong.
         """
         options = {name: value for name, value in self._values.items() if value != _DEFAULTS[name]}
-        machine.configure(_devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options)), recompute=self.allow_recompute)
+        devices, plan_options = _devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options))
+        machine.configure(machine.System(devices=devices, plan_options=plan_options, recompute=self.allow_recompute))
         ignored = sorted(name for name in set(options) - set(_DONE) - _warned if not name.startswith(_SILENT))
         _warned.update(ignored)
         if ignored:
@@ -177,7 +178,7 @@ def configure_ipu_system(config: IPUConfig, device: str = "cpu", reset_configura
 
 def reset_ipu_configuration() -> None:
     """As before anything was configured: one IPU."""
-    machine.reset()
+    machine.configure()
 
 
 def get_ipu_config(session: Any = None) -> list[str]:

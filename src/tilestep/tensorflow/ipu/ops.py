@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import markers
+from tilestep.tensorflow.lowering import collective, replica_number
 from tilestep.tensorflow.untyped import Tensor, tf, v1
 
 
@@ -46,13 +46,13 @@ def dropout(x: Tensor, seed: Any = None, rate: float = 0.5, noise_shape: Any = N
 def cross_replica_sum(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
     """The sum over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
     with tf.name_scope(name or "cross_replica_sum"):
-        return markers.collective("sum", tf.convert_to_tensor(x), replica_group_size)
+        return collective("sum", x, replica_group_size)
 
 
 def cross_replica_mean(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
     """The mean over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
     with tf.name_scope(name or "cross_replica_mean"):
-        return markers.collective("mean", tf.convert_to_tensor(x), replica_group_size)
+        return collective("mean", x, replica_group_size)
 
 
 def assume_equal_across_replicas(x: Tensor, inplace: bool = True) -> Tensor:
@@ -62,7 +62,7 @@ def assume_equal_across_replicas(x: Tensor, inplace: bool = True) -> Tensor:
 
 def replication_index(name: str | None = None) -> Tensor:
     """The number of the replica, int32[], from 0 on."""
-    return markers.index()
+    return replica_number()
 
 
 def group_norm(

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tilestep.messages import shown
-from tilestep.tensorflow import markers
 from tilestep.tensorflow.accumulation import Update
-from tilestep.tensorflow.tf_private import graphs
-from tilestep.tensorflow.tracing import current_scope, name_of_variable, trace
+from tilestep.tensorflow.lowering import combined
+from tilestep.tensorflow.tracing import current_scope, name_of, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
 from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.numbers import whole_number
@@ -70,15 +69,11 @@ class CrossReplicaOptimizer(_Wrapping):
         super().__init__(opt, name)
 
     def apply_gradients(self, grads_and_vars: GradientsAndVariables, global_step: Any = None, name: str | None = None) -> Operation:
-        combined = [
-            (None if gradient is None else markers.collective("mean", tf.convert_to_tensor(gradient)), variable)
-            for gradient, variable in grads_and_vars
-        ]
         scope = current_scope()
         if scope is not None:
             scope.combined = True  # an optimiser of Keras would add them up
         try:
-            return super().apply_gradients(combined, global_step, name)
+            return super().apply_gradients(combined("mean", grads_and_vars), global_step, name)
         finally:
             if scope is not None:
                 scope.combined = False
@@ -135,12 +130,12 @@ class GradientAccumulationOptimizerV2(_Wrapping):
 
         specs = [tf.TensorSpec(gradient.shape, dtype) for gradient, dtype in zip(gradients, dtypes, strict=True)]
         traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
-        names = [name_of_variable(variable, scope) for variable in variables]
+        names = [name_of(variable.handle, scope) for variable in variables]
         update = Update(
             traced=traced,
             gradients=gradients,
             names=names,
-            extra=[outside for outside, _ in traced.captured if graphs.graph_of(outside) is gradients[0].graph],
+            extra=[outside for outside, _ in traced.captured if getattr(outside, "graph", None) is gradients[0].graph],
             count=self._count,
             reduction=self._reduction,
             offload=self._offload,

@@ -1,18 +1,20 @@
-"""`tensorflow.python.ipu`'s `ipu_infeed_queue` and `ipu_outfeed_queue`: a dataset for each step, and what each step says."""
+"""`tensorflow.python.ipu`'s queues: a dataset for each step, how fast it is (`dataset_benchmark`), and what each step says."""
 
 from __future__ import annotations
 
 import enum
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
 
+from tilestep import train
 from tilestep.errors import QueueError
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tracing import Sent, current_scope
-from tilestep.tensorflow.untyped import Operation, Session, Structure, Tensor, tf, v1
+from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, tf, v1
 from tilestep.train import InfeedQueue, OutfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.untyped import jax
@@ -44,14 +46,7 @@ class IPUInfeedQueue:
         self._session: Session | None = None
         self._given = False
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
-        self._next: Structure = None
-        self._iterator: Any
-        if self._graph is None:
-            self._iterator = iter(dataset)
-        else:
-            with self._graph.as_default(), tf.device("/CPU:0"):
-                self._iterator = v1.data.make_initializable_iterator(dataset)
-                self._next = tf.nest.flatten(self._iterator.get_next())
+        self._iterator, self._next = (iter(dataset), []) if self._graph is None else _iterator_in(self._graph, dataset)
 
     @property
     def initializer(self) -> Operation | None:
@@ -80,7 +75,10 @@ class IPUInfeedQueue:
         if self._session is None:
             raise QueueError("the IPUInfeedQueue has not begun: session.run(queue.initializer) comes before the loop")
         if self._queue is None:
-            self._queue = InfeedQueue(self._elements, prefetch_depth=self._depth, replicas=wanted, copy=False)
+            session, element = self._session, self._next
+            self._queue = InfeedQueue(
+                lambda: map(tuple, sessions.elements(session, element)), prefetch_depth=self._depth, replicas=wanted, copy=False
+            )
         if self._queue.replicas != wanted:
             raise QueueError(
                 f"the IPUInfeedQueue feeds a program of {self._queue.replicas or 1} replicas, and cannot feed one of {replicas}: give that "
@@ -88,14 +86,66 @@ class IPUInfeedQueue:
             )
         return self._queue
 
-    def _elements(self) -> Iterator[Any]:
-        return map(tuple, sessions.elements(self._session, self._next))
-
     def _begin(self, session: Session) -> list[Any]:
         if self._queue is not None:
             self._queue.close()
         self._queue, self._session = None, session
         return []
+
+
+def _iterator_in(graph: Graph, dataset: Any) -> tuple[Any, list[Tensor]]:
+    """(an iterator in a session's graph, the tensors of its next element)."""
+    with graph.as_default(), tf.device("/CPU:0"):
+        iterator = v1.data.make_initializable_iterator(dataset)
+        return iterator, tf.nest.flatten(iterator.get_next())
+
+
+def dataset_benchmark(
+    dataset: Any,
+    number_of_epochs: int,
+    elements_per_epochs: int,
+    print_stats: bool = True,
+    apply_debug_options: bool = True,
+    do_memcpy: bool = True,
+) -> Tensor:
+    """Takes elements from a dataset as fast as it gives them, without any device.
+
+    Args:
+        dataset: a `tf.data.Dataset` with fixed shapes.
+        number_of_epochs, elements_per_epochs: how many, 1 or more.
+        print_stats: whether each epoch's figures are printed.
+        apply_debug_options: no effect.
+        do_memcpy: whether the elements are copied.
+    Returns:
+        string[1], JSON of {"epochs": [...]}. Each epoch has elements_processed, total_bytes_processed, time_elapsed (seconds),
+        elements_per_second and bandwidth (1e9 bytes per second). In a graph it is a tensor that measures when it is run.
+    Raises: ValueError for shapes that are not fixed, or a number below 1; DatasetError when the dataset ends early.
+    """
+
+    def measure(elements: Any) -> Any:
+        epochs = json.loads(train.dataset_benchmark(elements, number_of_epochs, elements_per_epochs, copy=do_memcpy))["epochs"]
+        if print_stats:
+            for number, epoch in enumerate(epochs):
+                print(f"epoch {number}: {epoch['elements_per_second']:.1f} elements/s, {epoch['bandwidth']:.3f} GB/s")
+        return np.array([json.dumps({"epochs": epochs}).encode()], dtype=object)
+
+    if tf.executing_eagerly():
+        return tf.constant(measure(dataset.as_numpy_iterator))
+    graph = graphs.outermost()
+    iterator, element = _iterator_in(graph, dataset)
+
+    def run(session: Session) -> Any:
+        return [measure(lambda: sessions.elements(session, element))]
+
+    with graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([iterator.initializer]):
+        return sessions.node(graph, run, [], [tf.TensorSpec([1], tf.string)], "dataset_benchmark")[0]
+
+
+def infeed_benchmark(
+    infeed_queue: IPUInfeedQueue, number_of_epochs: int, elements_per_epochs: int, print_stats: bool = True, do_memcpy: bool = True
+) -> Tensor:
+    """`dataset_benchmark` of a queue's dataset, from its beginning."""
+    return dataset_benchmark(infeed_queue.dataset, number_of_epochs, elements_per_epochs, print_stats, True, do_memcpy)
 
 
 def as_arguments(element: Structure) -> tuple[list[Any], dict[str, Any]]:
@@ -171,7 +221,7 @@ class IPUOutfeedQueue:
             raise ValueError("IPUOutfeedQueue.enqueue() was called outside of a loop's body: call it in the function given to loops.repeat")
         if any(sent.queue is self for sent in scope.sent):
             raise ValueError("IPUOutfeedQueue.enqueue() was called twice in one body: enqueue all values at once, as a tuple or dict")
-        scope.sent.append(Sent(queue=self, tensors=flat))
+        scope.sent.append(Sent(self, flat))
         self.will_get(tensors, flat)
         return tf.group(*flat, name="enqueue")
 
@@ -192,12 +242,9 @@ class IPUOutfeedQueue:
             raise ValueError("IPUOutfeedQueue.dequeue() was called before any program that enqueues: compile that first")
         if self._graph is None:
             return self._packed(self._taken(wait_for_completion))
-        dtypes = [spec.dtype for spec in self.specs]
-        made = sessions.node(self._graph, lambda _: self._taken(wait_for_completion), [], dtypes, "outfeed_dequeue", beside=True)
-        made = list(made) if isinstance(made, list | tuple) else [made]
-        for tensor, spec in zip(made, self.specs, strict=True):
-            if self.replicas is not None:
-                tensor.set_shape([*[None] * (self._all + (self.replicas > 1)), *spec.shape])
+        leading = None if self.replicas is None else [None] * (self._all + (self.replicas > 1))
+        specs = [tf.TensorSpec(None if leading is None else [*leading, *spec.shape], spec.dtype) for spec in self.specs]
+        made = sessions.node(self._graph, lambda _: self._taken(wait_for_completion), [], specs, "outfeed_dequeue", beside=True)
         return tf.nest.pack_sequence_as(self.structure, made)
 
     def __iter__(self) -> Iterator[Structure]:

@@ -7,10 +7,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
-from tilestep.tensorflow import iterators
 from tilestep.tensorflow.compilation import node_name
-from tilestep.tensorflow.functions import Function, watch_functions
-from tilestep.tensorflow.keras_models import extend_keras, models_on_ipu
+from tilestep.tensorflow.functions import Function
+from tilestep.tensorflow.tf_private.eager import element_specs, watch_functions
+from tilestep.tensorflow.tf_private.keras import extend_keras, models_on_ipu
 from tilestep.tensorflow.untyped import Structure, tf
 
 
@@ -104,5 +104,5 @@ def _identity(leaf: Any) -> Any:
         tensor = tf.convert_to_tensor(leaf)
         return tuple(tensor.shape), tensor.dtype
     if isinstance(leaf, tf.data.Iterator):
-        return tuple((tuple(each.shape), each.dtype) for each in iterators.element_specs(leaf))
+        return tuple((tuple(each.shape), each.dtype) for each in element_specs(leaf))
     return leaf if isinstance(leaf, int | float | str | bytes | None) else id(leaf)

@@ -6,10 +6,9 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Final
 
-from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
+from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf
 
 _func_graph: Final[Any] = import_module("tensorflow.python.framework.func_graph")
 _context: Final[Any] = import_module("tensorflow.python.eager.context")
@@ -18,22 +17,18 @@ _lift: Final[Any] = import_module("tensorflow.python.eager.lift_to_graph")
 _xla_ops: Final[Any] = import_module("tensorflow.compiler.tf2xla.ops.gen_xla_ops")
 _resources: Final[Any] = import_module("tensorflow.python.ops.gen_resource_variable_ops")
 _handle_data: Final[Any] = import_module("tensorflow.python.ops.handle_data_util")
+FuncGraph: Final[Any] = _func_graph.FuncGraph  # the graph of a function, below the current one: its variables are the latter's
 _autograph: Final[Any] = import_module("tensorflow.python.eager.polymorphic_function.autograph_util")
 _control_flow: Final[Any] = import_module("tensorflow.python.ops.control_flow_ops")
 _OWN: Final = (os.sep + "tensorflow" + os.sep, os.sep + "tf_keras" + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _FREE: Final = ("Const", "ReadVariableOp")
+LOOPS: Final = ("While", "StatelessWhile")
 _NOT_OF_A_GRAPH: Final = ("_class", "_xla_inferred_shapes")
 
 
-def new_graph(name: str) -> Graph:
-    """The graph of a function, below the current one: its variables are the latter's."""
-    return _func_graph.FuncGraph(name)
-
-
-def ordered_graph(name: str, build: Callable[[], Structure]) -> tuple[Graph, Structure, list[Operation]]:
-    """(the graph of a function as TensorFlow 2 makes it, what it returns, nodes that must run): side effects keep their order."""
-    graph = _func_graph.func_graph_from_py_func(name, build, (), {})
-    return graph, graph.structured_outputs, list(graph.control_outputs)
+def ordered_graph(name: str, build: Callable[[], Structure]) -> Graph:
+    """The graph of a function as TensorFlow 2 makes it: side effects keep their order."""
+    return _func_graph.func_graph_from_py_func(name, build, (), {})
 
 
 @contextlib.contextmanager
@@ -52,32 +47,17 @@ def with_graph_loops(function: Callable[..., Any]) -> Callable[..., Any]:
     return _autograph.py_func_from_autograph(function)
 
 
-def is_function(graph: Graph) -> bool:
-    """Whether a graph is that of a function."""
-    return isinstance(graph, _func_graph.FuncGraph)
-
-
 def infers_shapes() -> bool:
     """Whether Keras is calling layers in a graph of its own, which never runs."""
     return getattr(_ops.get_default_graph(), "name", "").endswith("_scratch_graph")
 
 
-def graph_of(tensor: Tensor) -> Graph | None:
-    """The graph of a tensor; None for one with a value."""
-    return getattr(tensor, "graph", None)
-
-
 def outermost(graph: Graph | None = None) -> Graph:
     """The session's graph around a graph. Args: graph: None: the current one."""
     graph = _ops.get_default_graph() if graph is None else graph
-    while is_function(graph):
+    while isinstance(graph, FuncGraph):
         graph = graph.outer_graph
     return graph
-
-
-def captures(graph: Graph) -> list[tuple[Tensor, Tensor]]:
-    """(outside, inside) of what a function's graph has captured."""
-    return list(graph.captures)
 
 
 @contextlib.contextmanager
@@ -87,7 +67,7 @@ def resource_variables() -> Iterator[None]:
     def create(make: Callable[..., Any], **arguments: Any) -> Any:
         arguments["use_resource"] = True
         initial = arguments.get("initial_value")
-        if isinstance(initial, tf.Tensor) and is_function(getattr(initial, "graph", None)):
+        if isinstance(initial, tf.Tensor) and isinstance(getattr(initial, "graph", None), FuncGraph):
             graph = outermost(initial.graph)
             arguments["initial_value"] = _lift.lift_to_graph([initial], graph)[initial]
         return make(**arguments)
@@ -147,18 +127,23 @@ def ancestors(
 ) -> list[Operation]:
     """Nodes from which these are computed, but for those that make the tensors of `stop`, those of `skip`, and what is before these alone.
 
-    Args: effects: whether nodes count that are to run before one whose values they do not give.
+    Each comes after those from which it is computed. Args: effects: whether nodes count that are to run before one whose values they do
+    not give.
     """
     ends = {tensor.op for tensor in stop} | set(skip)
     found: dict[Operation, None] = {}
+    entered: set[Operation] = set()
     todo = [*(tensor.op for tensor in tensors), *operations]
     while todo:
-        operation = todo.pop()
-        if operation in found or operation in ends:
-            continue
-        found[operation] = None
-        todo += [each.op for each in operation.inputs]
-        todo += operation.control_inputs if effects else []
+        operation = todo[-1]
+        if operation in found or operation in ends or operation in entered:
+            todo.pop()
+            if operation in entered:
+                found[operation] = None
+        else:
+            entered.add(operation)
+            todo += [each.op for each in operation.inputs]
+            todo += operation.control_inputs if effects else []
     return list(found)
 
 
@@ -167,26 +152,11 @@ def boundary(tensors: Sequence[Tensor], old: Collection[Operation], ends: Sequen
 
     Constants and values of variables are none of them: who computes the tensors has these, too. Args: ends: what is known besides.
     """
-    known = {tensor.op for tensor in ends}
-    found: dict[int, Tensor] = {}
-    seen: set[Operation] = set()
-    todo = list(tensors)
-    while todo:
-        tensor = todo.pop()
-        operation = tensor.op
-        if operation in known:
-            continue
-        if operation in old and operation.type not in _FREE:
-            found[id(tensor)] = tensor
-        elif operation not in seen:
-            seen.add(operation)
-            todo += operation.inputs
-    return list(found.values())
-
-
-def loops(graph: Graph) -> list[Operation]:
-    """The while loops of a function's graph, without those inside of loops."""
-    return [each for each in graph.get_operations() if each.type in ("While", "StatelessWhile")]
+    firm = {each for each in old if each.type not in _FREE}
+    nodes = ancestors(tensors, [], ends, firm, effects=False)
+    read = {id(each): each for each in (*tensors, *(each for node in nodes for each in node.inputs))}
+    firm -= {tensor.op for tensor in ends}
+    return [each for each in read.values() if each.op in firm]
 
 
 def parts_of_loop(loop: Operation) -> tuple[Graph, Graph]:
@@ -205,14 +175,18 @@ def steps_of_loop(loop: Operation) -> int | None:
     first = [tf.get_static_value(loop.inputs[index]) for index in counters]
     if new is None or any(each is None for each in first):
         return None
-    test = _Part(condition, [condition.inputs[index] for index in counters], condition.outputs, effects=False)
-    step = _Part(body, [body.inputs[index] for index in counters], [body.outputs[index] for index in counters], effects=False)
 
-    def count() -> Tensor:
-        return tf.while_loop(lambda _, *values: test(*values)[0], lambda done, *values: (done + 1, *step(*values)), (0, *first))[0]
+    def part(graph: Graph, outputs: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+        return _copied(graph, outputs, [], list(zip([graph.inputs[index] for index in counters], values, strict=True)), effects=False)
+
+    def test(_: Tensor, *values: Tensor) -> Tensor:
+        return part(condition, condition.outputs, values)[0]
+
+    def step(done: Tensor, *values: Tensor) -> list[Tensor]:
+        return [done + 1, *part(body, [body.outputs[index] for index in counters], values)]
 
     with _context.eager_mode():
-        return int(tf.function(count, autograph=False)())
+        return int(tf.function(lambda: tf.while_loop(test, step, [0, *first])[0], autograph=False)())
 
 
 def _inputs_of(graph: Graph, tensors: Sequence[Tensor]) -> list[int] | None:
@@ -224,56 +198,34 @@ def _inputs_of(graph: Graph, tensors: Sequence[Tensor]) -> list[int] | None:
     return [index for index, each in enumerate(graph.inputs) if id(each) in used]
 
 
-class _Part:
-    """A part of a graph, which other graphs call.
+def _copied(
+    graph: Graph,
+    outputs: Sequence[Tensor],
+    controls: Sequence[Operation],
+    bound: Sequence[tuple[Tensor, Tensor]],
+    skip: Collection[Operation] = (),
+    *,
+    effects: bool = True,
+) -> list[Tensor]:
+    """Copies a part of a graph into the current one, in the order in which its nodes were made.
 
-    Args:
-        inputs: tensors of the graph that are the part's arguments; what is before them is not in it.
-        outputs: what it gives.
-        controls: nodes that it runs, too.
-        skip: nodes that it does not run.
-    Attributes: used: names of tensors that its nodes read.
+    Args: bound: tensors of the graph with what takes their places. controls, skip, effects: as of `ancestors`. Returns: the outputs.
     """
-
-    def __init__(
-        self,
-        graph: Graph,
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        controls: Sequence[Operation] = (),
-        skip: Collection[Operation] = (),
-        ends: Sequence[Tensor] = (),
-        *,
-        effects: bool = True,
-    ) -> None:
-        self._inputs, self._outputs, self._controls = inputs, outputs, controls
-        nodes = {operation.name for operation in ancestors(outputs, controls, [*inputs, *ends], skip, effects=effects)}
-        whole = graph.as_graph_def()
-        self._nodes = v1.GraphDef()
-        self._nodes.library.CopyFrom(whole.library)
-        self._nodes.versions.CopyFrom(whole.versions)
-        self.used: set[str] = set()
-        for node in whole.node:
-            if node.name in nodes:
-                copy = self._nodes.node.add()
-                copy.CopyFrom(node)
-                copy.device = ""
-                for attribute in _NOT_OF_A_GRAPH:
-                    copy.attr.pop(attribute, None)
-                kept = [name for name in node.input if not name.startswith("^") or name[1:] in nodes]
-                del copy.input[:]
-                copy.input.extend(kept)
-                self.used.update(name if ":" in name else f"{name}:0" for name in kept)
-
-    def __call__(self, *arguments: Tensor, taken: Mapping[str, Tensor] = MappingProxyType({})) -> list[Tensor]:
-        """Args: taken: further tensors, by their names in the graph."""
-        given = {tensor.name: argument for tensor, argument in zip(self._inputs, arguments, strict=True)}
-        bound = {name: tensor for name, tensor in (given | dict(taken)).items() if name in self.used}
-        wanted = [each.name for each in self._outputs if each.name not in given] + [each.name for each in self._controls]
-        made = iter(tf.graph_util.import_graph_def(self._nodes, input_map=bound, return_elements=wanted, name=""))
-        results = [given[tensor.name] if tensor.name in given else next(made) for tensor in self._outputs]
-        with tf.control_dependencies(list(made)):
-            return [tf.identity(result) for result in results]
+    target, stop = _ops.get_default_graph(), [each for each, _ in bound]
+    wanted = set(ancestors(outputs, controls, stop, skip, effects=effects))
+    ordered = [each for each in reversed(graph.get_operations()) if each in wanted]
+    for name in set(graph._functions) - set(target._functions):
+        target._add_function_recursive(graph._functions[name])
+    here = {id(there): own for there, own in bound}
+    made: dict[Operation, Operation] = {}
+    for node in ancestors([], ordered, stop, skip, effects=effects):
+        attributes = {key: value for key, value in node.node_def.attr.items() if key not in _NOT_OF_A_GRAPH}
+        with tf.control_dependencies([made[each] for each in node.control_inputs if each in made]):
+            inputs, dtypes = [here[id(each)] for each in node.inputs], [each.dtype for each in node.outputs]
+            made[node] = target.create_op(node.type, inputs, dtypes, attrs=attributes, name=node.name)
+        here |= {id(there): own for there, own in zip(node.outputs, made[node].outputs, strict=True)}
+    with tf.control_dependencies([made[each] for each in controls]):
+        return [tf.identity(here[id(each)]) for each in outputs]
 
 
 def hlo(
@@ -281,34 +233,29 @@ def hlo(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     controls: Sequence[Operation],
-    handles: Sequence[Tensor],
-    skip: Collection[Operation] = (),
-) -> tuple[bytes, list[int]]:
-    """Lowers a part of a graph.
+    handles: Mapping[str, Tensor],
+    skip: Collection[Operation],
+) -> tuple[bytes, list[str]]:
+    """(an HLO module of a part of a graph, whose parameters are the inputs, then variables; the names of these).
 
-    Args:
-        inputs, outputs, controls, skip: see `_Part`.
-        handles: tensors of the graph that are handles of variables.
-    Returns:
-        (an HLO module whose parameters are the inputs, then variables; for each variable the index of its handle).
-    Raises: tf.errors.OpError, ValueError for what XLA cannot lower.
+    Args: as of `lowering.lower`. Raises: tf.errors.OpError, ValueError for what XLA cannot lower.
     """
     controls = [each for each in controls if each not in skip]
-    part = _Part(graph, inputs, outputs, controls, skip, handles)
-    needed = [handle for handle in handles if handle.name in part.used]
+    nodes = ancestors(outputs, controls, [*inputs, *handles.values()], skip)
+    used = {id(each) for node in nodes for each in node.inputs}
+    needed = {name: handle for name, handle in handles.items() if id(handle) in used}
     with _context.eager_mode():
-        specs = [variable_spec(handle) for handle in needed]
-        variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in specs]
+        kinds = [variable_spec(handle) for handle in needed.values()]
+        variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in kinds]
 
         def function(*arguments: Tensor) -> list[Tensor]:
-            graph = _ops.get_default_graph()
-            taken = {handle.name: graph.capture(each.handle) for handle, each in zip(needed, variables, strict=True)}
-            return part(*arguments, taken=taken)
+            own = [_ops.get_default_graph().capture(each.handle) for each in variables]
+            bound = list(zip([*inputs, *needed.values()], [*arguments, *own], strict=True))
+            return _copied(graph, outputs, controls, bound, {*skip, *(each.op for each in handles.values())})
 
         compiled = tf.function(function, jit_compile=True, autograph=False)
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
         concrete = compiled.get_concrete_function(*specs)
         module = compiled.experimental_get_compiler_ir(*specs)(stage="hlo_serialized", platform_name="CPU")
-        index = {id(handle): place for place, handle in enumerate(handles)}
-        own = {id(variable.handle): index[id(handle)] for variable, handle in zip(variables, needed, strict=True)}
-        return module, [own[id(each)] for each in concrete.captured_inputs]
+        names = {id(variable.handle): name for name, variable in zip(needed, variables, strict=True)}
+        return module, [names[id(each)] for each in concrete.captured_inputs]

@@ -40,12 +40,12 @@ def elements(session: Session, tensors: Sequence[Tensor]) -> Iterator[list[Any]]
             yield take()
 
 
-def watch(before: Callable[[Session, Any], None], after: Callable[[Session], None]) -> None:
-    """From now on these are told of each run of each session, before it with its fetches."""
+def watch(using: Callable[[Session, Any], None]) -> None:
+    """From now on this is told of each run of each session: before it with its fetches, after it with None."""
 
     @functools.wraps(_run)
     def run(self: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        before(self, fetches)
+        using(self, fetches)
         around, _here.session = _here.session, self
         if self.graph in _numbers:
             _sessions[id(self)] = self
@@ -60,7 +60,7 @@ def watch(before: Callable[[Session, Any], None], after: Callable[[Session], Non
             raise raised from error
         finally:
             _here.session = around
-            after(self)
+            using(self, None)
 
     _client.BaseSession.run = run
 
@@ -86,15 +86,19 @@ def _in_order(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
 
-def node(graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], kinds: Any, name: str, *, beside: bool = False) -> Any:
+def node(
+    graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], specs: Sequence[Any], name: str, *, beside: bool = False
+) -> Any:
     """A node of a graph that calls a function of (its session, *arrays), whose exceptions come out of `session.run` as they are.
 
     One function runs at a time: what they dispatch has one order. A function runs in the thread that runs the session, whose line profiles
     name, or in one of ours if TensorFlow calls it in any of its own.
 
     Args:
-        inputs, kinds: its tensors, and the dtypes of its results, as of `tf.numpy_function`.
+        inputs: its tensors.
+        specs: what has the dtypes and shapes of its results.
         beside: whether it runs in the thread that calls it while another one is busy.
+    Returns: a list of its results; without any, the node.
     """
 
     def call(number: Any, *arguments: Any) -> Any:
@@ -113,4 +117,7 @@ def node(graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], k
         if graph not in _numbers:
             with tf.control_dependencies(None):
                 _numbers[graph] = tf.compat.v1.placeholder_with_default(np.int64(0), ())
-        return tf.numpy_function(call, [_numbers[graph], *inputs], kinds, name=name)
+        made = tf.numpy_function(call, [_numbers[graph], *inputs], [each.dtype for each in specs], name=name)
+    for tensor, spec in zip(made if specs else (), specs, strict=True):
+        tensor.set_shape(spec.shape)
+    return made
