@@ -15,6 +15,6 @@ if importlib.util.find_spec("tensorflow") is None:
     raise ImportError("tilestep.tensorflow needs TensorFlow: pip install 'tilestep[tensorflow]'")
 
 from tilestep.tensorflow.install import install as install
-from tilestep.tensorflow.tf_private.version_1 import use_version_1 as use_version_1
+from tilestep.tensorflow.install import use_version_1 as use_version_1
 
 install()

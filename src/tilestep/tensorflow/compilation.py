@@ -40,18 +40,12 @@ class Runs(Protocol):
         """It is told which devices it has, before it runs."""
 
     def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        """Gives its results. Puts new values of variables into `variables`, also if it fails; those that are lost it removes.
-
-        Args: home: where the variables are from; another one has a state of its own.
-        """
+        """Gives its results, and puts new values of variables into `variables`, also if it fails. Each home has a state of its own."""
         ...
 
 
 def require_compilation(name: str) -> list[Runs]:
-    """The loops and pipelines of the program whose function is being called.
-
-    Raises: UnsupportedError outside of `ipu_compiler.compile`, and inside of a loop's body.
-    """
+    """The loops and pipelines of the program whose function is being called. Raises: UnsupportedError elsewhere, and in a loop's body."""
     scope = current_scope()
     if scope is None:
         raise UnsupportedError(f"{name} was called outside of ipu_compiler.compile: call it in the function that is given to that")
@@ -65,9 +59,7 @@ def require_compilation(name: str) -> list[Runs]:
 def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None) -> Structure:
     """Compiles a function into one node of the graph, which runs on the device that `ipu_scope` and `IPUConfig` choose.
 
-    Args:
-        computation: a function of tensors. It returns tensors, then nodes.
-        inputs: tensors, or what becomes one: its arguments.
+    Args: computation: a function of tensors. It returns tensors, then nodes. inputs: its arguments.
     Returns: the tensors that it returns, with its structure. A list of one for a single tensor; a node if there is none.
     Raises: UnsupportedError for what XLA cannot lower, and outside of a graph of TensorFlow 1.
     """
@@ -138,16 +130,11 @@ class _Piece:
 
 @final
 class Compiled:
-    """A function as pieces that run one after the other.
-
-    Args:
-        given: the tensors outside of it that its arguments are.
-        steps: its loops and pipelines, in their order.
-    Attributes: outside: tensors whose values it begins with, by the id of the tensor as the program knows it.
-    """
+    """A function as pieces that run one after the other: its loops and pipelines are among them. Args: given: what its arguments are."""
 
     def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs]) -> None:
         self._traced = traced
+        # Tensors whose values it begins with, by the id of the tensor as the program knows it.
         inside = [*traced.arguments, *(inner for _, inner in traced.captured)]
         self.outside: dict[int, Tensor] = dict(zip(map(id, inside), [*given, *(outer for outer, _ in traced.captured)], strict=True))
         handles = dict(traced.handles)
@@ -158,7 +145,7 @@ class Compiled:
         self._known: list[Tensor] = inside
         self._constants: dict[int, Any] = {}
         self._done: set[Operation] = set()  # nodes with effects that pieces run
-        self._pieces: list[Runs] = []
+        self._pieces, self._is_placed = list[Runs](), False
         for step in steps:
             self._compute(step.inputs, step.first)
             step.prepare()
@@ -166,7 +153,6 @@ class Compiled:
             self._known += step.results
             self._done.update(each.op for each in step.results)
         self._compute(traced.results, traced.operations)
-        self._is_placed = False
         if is_configured():
             self._place()
 
@@ -180,15 +166,9 @@ class Compiled:
     def _compute(self, tensors: Sequence[Tensor], operations: Sequence[Operation]) -> None:
         """Makes a piece for what is neither known nor constant."""
         known = {id(tensor) for tensor in self._known} | set(self.outside)
-        missing: list[Tensor] = []
-        for tensor in tensors:
-            if id(tensor) in known or id(tensor) in self._constants:
-                continue
-            constant = tf.get_static_value(tensor)
-            if constant is None:
-                missing.append(tensor)
-            else:
-                self._constants[id(tensor)] = constant
+        constants = {id(each): tf.get_static_value(each) for each in tensors if id(each) not in known}
+        self._constants |= {key: value for key, value in constants.items() if value is not None}
+        missing = [each for each in tensors if id(each) not in known and id(each) not in self._constants]
         operations = [each for each in operations if each not in self._done]
         busy = [each for each in graphs.ancestors([], operations, self._known, self._done) if each.type not in _IDLE]
         if not missing and not busy:

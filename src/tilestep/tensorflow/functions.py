@@ -24,12 +24,7 @@ class Function:
 
     Its loops that use feeds run as loops of the runtime. If it uses feeds outside of loops, it is itself the step of one.
 
-    Args:
-        function: of tensors, and of what it captures.
-        specs: of its tensors.
-        name: of the program.
-    Attributes:
-        taken: the iterators that it was traced with, in the order of a step; who has read them empties it, so that they can end.
+    Attributes: taken: the iterators that it was traced with, in the order of a step; who has read them empties it, so that they can end.
     Raises: UnsupportedError for what XLA cannot lower, and for feeds in branches or in loops inside of loops.
     """
 
@@ -39,22 +34,17 @@ class Function:
         traced = trace(name, graphs.with_graph_loops(function), specs, scope=scope)
         self._returned, self._arguments = traced.returned, traced.arguments
         self.taken = [each.iterator for each in scope.taken]
-        used = {id(graph): graph for graph in (*(each.graph for each in scope.taken), *(each.tensors[0].graph for each in scope.sent))}
-        used |= {id(each.gradients[0].graph): each.gradients[0].graph for each in scope.updates}
-        whole = used.pop(id(traced.graph), None)
-        loops = [
-            each
-            for each in traced.graph.get_operations()
-            if each.type in graphs.LOOPS and used.pop(id(graphs.parts_of_loop(each)[1]), None) is not None
-        ]
-        if used or (whole is not None and loops):
+        used = {id(each.graph) for each in (*scope.taken, *scope.sent, *scope.updates)}
+        loops = [each for each in traced.graph.get_operations() if each.type in graphs.LOOPS and id(graphs.parts_of_loop(each)[1]) in used]
+        is_step = id(traced.graph) in used
+        if len(used) != is_step + len(loops) or (is_step and loops):
             raise UnsupportedError(
                 f"{traced.name} uses next(iterator) or enqueue() in a branch, in a loop inside of a loop, or both inside and outside of a "
                 "loop: use them in one loop over tf.range"
             )
         self._step: Loop | None = None
         self._loops: list[tuple[Loop, list[int]]] = []  # each with the indices of its iterators
-        if whole is not None:
+        if is_step:
             self._step, traced = _as_step(traced)
             self._loops.append((self._step, list(range(len(scope.taken)))))
         for each in loops:
@@ -64,13 +54,7 @@ class Function:
         scope.taken.clear()  # it holds the iterators
 
     def __call__(self, values: Sequence[Any], taken: Sequence[Any], steps: int = 1) -> Structure:
-        """Runs it.
-
-        Args:
-            values: of its tensors.
-            taken: iterators, in the order of those it was traced with.
-            steps: how often, if it is a step; it then gives the results of the last time.
-        """
+        """Runs it with iterators in the order of those it was traced with; a step runs `steps` times, and gives the last one's results."""
         for loop, indices in self._loops:
             loop.infeed = feed([taken[index] for index in indices]) if indices else None
         if self._step is not None:
@@ -110,8 +94,8 @@ def _as_loop(loop: Operation, traced: Traced) -> Loop:
             handles={names[id(outer)]: each for outer, each in inside},
             scope=dataclasses.replace(
                 traced.scope,
-                sent=[each for each in traced.scope.sent if each.tensors[0].graph is graph],
-                updates=[each for each in traced.scope.updates if each.gradients[0].graph is graph],
+                sent=[each for each in traced.scope.sent if each.graph is graph],
+                updates=[each for each in traced.scope.updates if each.graph is graph],
             ),
         )
 

@@ -14,12 +14,11 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from tilestep.tensorflow.residency import watch_sessions
+from tilestep.tensorflow.untyped import tf
 
 # `ipu_tensorflow_addons` is Graphcore's package with Keras layers that were in `tensorflow.python.ipu` before.
 _NAMES: Final = ("tensorflow.python.ipu", "ipu_tensorflow_addons")
 _ESTIMATORS: Final = "stock TensorFlow has no estimators any more; write "
-_PROCESSES: Final = "one process has all replicas here: set auto_select_ipus; several processes are tilestep.train.start_processes"
-_SERVED: Final = "compiled programs are not served here; jax.export keeps a JAX function"
 
 
 def _by_name(*groups: tuple[str, str]) -> Mapping[str, str]:
@@ -42,8 +41,11 @@ _REFUSED: Final = _by_name(
     ("it loads compiled C++ for the IPU; write the operation with tf, or with @tf.custom_gradient", "custom_ops"),
     (f"{_ESTIMATORS}the loop with loops.repeat", "ipu_estimator ipu_run_config ipu_session_run_hooks"),
     (f"{_ESTIMATORS}the pipeline with pipelining_ops.pipeline", "ipu_pipeline_estimator"),
-    (_PROCESSES, "ipu_multi_worker_strategy horovod distributed"),
-    (_SERVED, "embedded_runtime application_compile_op serving"),
+    (
+        "one process has all replicas here: set auto_select_ipus; several processes are tilestep.train.start_processes",
+        "ipu_multi_worker_strategy horovod distributed",
+    ),
+    ("compiled programs are not served here; jax.export keeps a JAX function", "embedded_runtime application_compile_op serving"),
     ("send values out of the loop with IPUOutfeedQueue.enqueue", "internal_ops"),
     ("write the operation with tf.image", "image_ops"),
     ("scopes.ipu_shard divides a program; stages of pipelining_ops.pipeline run apart", "sharding"),
@@ -55,6 +57,35 @@ def install() -> None:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
         watch_sessions()
+
+
+def use_version_1() -> None:
+    """`import tensorflow` gives TensorFlow 1's interface and behaviour from now on, as Graphcore's TensorFlow 1 had it."""
+    tf.compat.v1.disable_v2_behavior()
+    dimension = tf.compat.v1.Dimension
+    exact = dimension.__init__
+
+    def whole(self: Any, value: Any) -> None:
+        """A whole float is a size, too, as in TensorFlow 1."""
+        exact(self, int(value) if isinstance(value, float) and value.is_integer() else value)
+
+    dimension.__init__ = whole
+    first: Any = tf.compat.v1
+    first.__path__ = tf.__path__
+    first.python = sys.modules["tensorflow.python"]
+    place_on_host(first)
+    sys.modules["tensorflow"] = first
+
+
+def place_on_host(first: Any) -> None:
+    """Nodes in `tf.device("/device:IPU:0")` are the host's: `ipu_compiler.compile` makes the IPU's. Args: first: TensorFlow 1."""
+    made = first.device
+
+    def device(device_name_or_function: Any) -> Any:
+        is_ipu = isinstance(device_name_or_function, str) and "device:IPU" in device_name_or_function
+        return made("/device:CPU:0" if is_ipu else device_name_or_function)
+
+    first.device = device
 
 
 def _rest(fullname: str) -> str | None:

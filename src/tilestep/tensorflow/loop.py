@@ -9,7 +9,7 @@ from typing import Any, final
 
 from tilestep import train
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.accumulation import Update, with_slots
+from tilestep.tensorflow.ipu.optimizers import Update, with_slots
 from tilestep.tensorflow.ipu.queues import divided
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
@@ -22,28 +22,17 @@ from tilestep.train.untyped import jax
 
 @final
 class Loop:
-    """`loops.repeat` or `loops.while_loop` in a program.
-
-    Args:
-        condition: of a while loop, a function of the carry; None: all `steps` are done.
-        steps: at most; None: any number.
-        body: as a graph. Its arguments are the carry, then the infeed's element.
-        carry: what the loop begins with.
-        infeed: the program's queue.
-        results: tensors that stand for its results; None: it makes them.
-        first: nodes that run before it.
-    Attributes: steps, infeed: of the next run.
-    """
+    """`loops.repeat` or `loops.while_loop` in a program. Attributes: steps, infeed: of the next run."""
 
     def __init__(
         self,
-        condition: Traced | None,
-        steps: int | None,
-        body: Traced,
-        carry: Sequence[Tensor],
+        condition: Traced | None,  # of a while loop, a function of the carry; None: all `steps` are done
+        steps: int | None,  # at most; None: any number
+        body: Traced,  # its arguments are the carry, then the infeed's element
+        carry: Sequence[Tensor],  # what the loop begins with
         infeed: Any,
-        results: Sequence[Tensor] | None = None,
-        first: Sequence[Operation] = (),
+        results: Sequence[Tensor] | None = None,  # tensors that stand for its results; None: it makes them
+        first: Sequence[Operation] = (),  # nodes that run before it
     ) -> None:
         self._condition, self._body = condition, body
         self.steps, self.infeed, self.first = steps, infeed, first
@@ -91,10 +80,7 @@ class Loop:
             each.queue.replicas = where.count
 
     def _traced_by_jax(self, program: Program, sizes: Sequence[int]) -> Callable[..., Any]:
-        """The body as the runtime takes it. The carry is (carried, constants, variables, states of updates).
-
-        Args: sizes: of the program's outputs: carried, sent, and gradients and captured values of each update.
-        """
+        """The body as the runtime takes it. Args: sizes: of outputs: carried, sent, and gradients and captured values of each update."""
 
         def body(carry: Any, *elements: Any) -> Any:
             carried, constants, variables, states = carry

@@ -1,11 +1,16 @@
-"""A pipeline of a program: its stages are lowered one by one, and `tilestep.train.Pipeline` runs them."""
+"""A pipeline of a program: its stages are lowered one by one, and `tilestep.train.Pipeline` runs them.
+
+A stage's graph is cut into forward and backward, which are one JAX function with a derivative. TensorFlow differentiates the stage once.
+What backward reads of forward are its residuals, so a dropout has one mask in both. Parameters are no residuals: backward reads them by
+itself.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import weakref
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -15,59 +20,119 @@ import optax
 from tilestep import train
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.accumulation import changes
+from tilestep.tensorflow.ipu.optimizers import changes
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
 from tilestep.tensorflow.residency import Home
-from tilestep.tensorflow.stage import Stage, stage_of
+from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Traced
-from tilestep.tensorflow.untyped import Operation, Tensor
+from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
 from tilestep.train.untyped import Pytree, jax
 
 Levels = list[list[Traced]]  # stages, concurrent ones together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Stage:
+    """A stage as the runtime takes it."""
+
+    function: Callable[..., Any]  # (params, *args) -> outputs; with `aux` (params, aux, *args) -> (outputs, aux)
+    params: Sequence[str]  # names of the variables that have gradients
+    aux: Sequence[str]  # names of those that the stage itself changes, or that are no real numbers
+
+
+def stage_of(traced: Traced, *, training: bool) -> Stage:
+    """Args: traced: the stage's function. training: whether it has a derivative. Raises: UnsupportedError for what XLA cannot lower."""
+    plain = lower(traced.graph, traced.arguments, traced.results, traced.operations, traced.handles)
+    aux = [name for name, handle in traced.handles.items() if name in plain.written or not graphs.variable_spec(handle).dtype.is_floating]
+    params = [name for name in traced.handles if name not in aux]
+
+    def run(program: Program, own: Any, state: Any, args: Any) -> tuple[list[Any], Any]:
+        outputs, new = program(args, {**own, **state})
+        return outputs, {name: new.get(name, state[name]) for name in aux}
+
+    def call(own: Any, state: Any, args: Any) -> Any:
+        outputs, state = run(plain, own, state, args)
+        return tuple(outputs), state
+
+    call = _differentiable(call, run, traced, params) if training else call
+
+    def function(own: Any, *rest: Any) -> Any:
+        if not aux:
+            return call(own, {}, rest)[0]
+        return call(own, rest[0], rest[1:])
+
+    function.__name__ = traced.name
+    return Stage(function=function, params=params, aux=aux)
+
+
+def _differentiable(call: Callable[..., Any], run: Callable[..., Any], traced: Traced, params: Sequence[str]) -> Callable[..., Any]:
+    graph, inputs, results = traced.graph, traced.arguments, traced.results
+    floats = [index for index, tensor in enumerate(results) if tensor.dtype.is_floating]
+    wanted = [index for index, tensor in enumerate(inputs) if tensor.dtype.is_floating]
+    before = set(graph.get_operations())
+    with graph.as_default():
+        given = [v1.placeholder(results[index].dtype, results[index].shape) for index in floats]
+        sources = [*(inputs[index] for index in wanted), *(traced.handles[name] for name in params)]
+        found = tf.gradients([results[index] for index in floats], sources, grad_ys=given)
+        gradients = [None if each is None else tf.convert_to_tensor(each) for each in found]
+    some = [each for each in gradients if each is not None]
+    residuals = graphs.boundary(some, before, [*given, *traced.handles.values()])
+    forward = lower(graph, inputs, [*results, *residuals], traced.operations, traced.handles)
+    backward = lower(graph, [*residuals, *given], some, [], traced.handles)
+
+    def ahead(own: Any, state: Any, args: Any) -> Any:
+        outputs, new = run(forward, own, state, args)
+        kept = {name: value for name, value in {**own, **state}.items() if name in backward.variables}
+        return (tuple(outputs[: len(results)]), new), (outputs[len(results) :], kept, own, state, args)
+
+    def back(kept: Any, cotangents: Any) -> Any:
+        values, variables, own, state, args = kept
+        made, _ = backward([*values, *(cotangents[0][index] for index in floats)], variables)
+        rest = iter(made)
+        made = [None if each is None else next(rest) for each in gradients]
+        of_args = dict(zip(wanted, made, strict=False))
+        of_params = {name: _cotangent(own[name], value) for name, value in zip(params, made[len(wanted) :], strict=True)}
+        of_state = {name: _cotangent(each, None) for name, each in state.items()}
+        return of_params, of_state, tuple(_cotangent(each, of_args.get(index)) for index, each in enumerate(args))
+
+    differentiable = jax.custom_vjp(call)
+    differentiable.defvjp(ahead, back)
+    return differentiable
+
+
+def _cotangent(array: Any, value: Any) -> Any:
+    """Args: value: what backward has made; None: nothing."""
+    if value is not None:
+        return value.astype(array.dtype)
+    return jax.numpy.zeros_like(array) if jax.numpy.issubdtype(array.dtype, jax.numpy.inexact) else np.zeros(array.shape, jax.dtypes.float0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TracedOptimizer:
-    """What an optimizer function does with the last stage's outputs.
+    """What an optimizer function does with the last stage's outputs."""
 
-    Attributes:
-        traced: its graph; arguments are the outputs, then the gradients.
-        updates: name of a variable -> (its gradient, the node that updates it).
-        loss: index of the loss among the outputs.
-    """
-
-    traced: Traced
-    updates: Mapping[str, tuple[Tensor, Operation]]
-    loss: int
+    traced: Traced  # its arguments are the outputs, then the gradients
+    updates: Mapping[str, tuple[Tensor, Operation]]  # name of a variable -> its gradient, and the node that updates it
+    loss: int  # its index among the outputs
 
 
 @final
 @dataclass(kw_only=True, eq=False)
 class Pipeline:
-    """A pipeline in a program.
-
-    Attributes:
-        inputs: arguments of the first stage before the infeed's element.
-        count: microbatches of each update.
-        repeat_count: updates of each call.
-        shards: IPUs of a replica.
-        recompute: whether activations are computed again; the configuration may say so, too.
-        offload: whether slots wait in the host's memory; None: where devices have their own.
-        options: further ones of `tilestep.train.Pipeline`.
-    """
+    """A pipeline in a program."""
 
     levels: Levels
-    inputs: list[Tensor]
+    inputs: list[Tensor]  # arguments of the first stage before the infeed's element
     optimizer: TracedOptimizer | None
     infeed: Any
     outfeed: Any
-    count: int
-    repeat_count: int
-    shards: int
-    recompute: bool
-    offload: bool | None
-    options: Mapping[str, Any]
+    count: int  # microbatches of each update
+    repeat_count: int  # updates of each call
+    shards: int  # IPUs of a replica
+    recompute: bool  # whether activations are computed again; the configuration may say so, too
+    offload: bool | None  # whether slots wait in the host's memory; None: where devices have their own
+    options: Mapping[str, Any]  # further ones of `tilestep.train.Pipeline`
     results: list[Tensor] = field(default_factory=list)
     first: Sequence[Operation] = ()
 
@@ -88,7 +153,12 @@ class Pipeline:
         training = self.optimizer is not None
         self._stages = [[stage_of(each, training=training) for each in level] for level in self.levels]
         self._flat = [stage for level in self._stages for stage in level]
-        self._updates = {} if self.optimizer is None else dict(_lowered(self.optimizer))
+        self._updates: dict[str, Program] = {}
+        if self.optimizer is not None:
+            traced, updates = self.optimizer.traced, self.optimizer.updates
+            outputs = traced.arguments[: len(traced.arguments) - len(updates)]
+            for name, (gradient, node) in updates.items():
+                self._updates[name] = lower(traced.graph, [*outputs, gradient], [], [node], traced.handles)
 
     def place(self, where: Placement) -> None:
         """Args: where: that of a program without stages."""
@@ -132,9 +202,8 @@ class Pipeline:
             aux = state.aux  # each replica has its own: the session gets one
             if self._replicas > 1:
                 aux = [_of_first_replica(each) for each in jax.tree.leaves(aux, is_leaf=lambda tree: isinstance(tree, dict))]
-            variables.update(_by_name((state.params, state.optimizer_state)))
             self._shown.update(_by_name(aux))
-            variables.update(_by_name(aux))
+            variables.update(_by_name((state.params, state.optimizer_state, aux)))
         return []
 
     def _state_of(self, home: Home, variables: Mapping[str, Any]) -> Any:
@@ -160,19 +229,15 @@ class Pipeline:
         assert self.optimizer is not None
 
         def init(params: Pytree) -> Pytree:
-            return {
-                name: {slot: self._first(slot) for slot in self._updates[name].variables if slot != name}
-                for name in _by_name(params)
-                if name in self._updates
-            }
+            slots = {name: self._updates[name].variables for name in _by_name(params) if name in self._updates}
+            return {name: {slot: self._first(slot) for slot in own if slot != name} for name, own in slots.items()}
 
         def update(updates: Pytree, state: Pytree, params: Pytree = None) -> Any:
-            own, changed, new_state = _by_name(params), {}, {}
-            for name, gradient in _by_name(updates).items():
-                if name not in self._updates:
-                    changed[name] = jax.numpy.zeros_like(own[name])
-                    continue
-                change, new_state[name] = changes(self._updates[name], [*outputs, gradient], {name: own[name]}, state[name])
+            own, new_state = _by_name(params), {}
+            changed = {name: jax.numpy.zeros_like(value) for name, value in own.items() if name not in self._updates}
+            for name, slots in state.items():
+                given = [*outputs, _by_name(updates)[name]]
+                change, new_state[name] = changes(self._updates[name], given, {name: own[name]}, slots)
                 changed |= change
             return jax.tree_util.tree_map_with_path(lambda path, _: changed[path[-1].key], params), new_state
 
@@ -197,12 +262,3 @@ def _by_name(tree: Pytree) -> dict[str, Any]:
 @jax.jit
 def _of_first_replica(tree: Pytree) -> Pytree:
     return jax.tree.map(lambda leaf: leaf[0], tree)
-
-
-def _lowered(optimizer: TracedOptimizer) -> list[tuple[str, Program]]:
-    traced = optimizer.traced
-    outputs = traced.arguments[: len(traced.arguments) - len(optimizer.updates)]
-    return [
-        (name, lower(traced.graph, [*outputs, gradient], [], [node], traced.handles))
-        for name, (gradient, node) in optimizer.updates.items()
-    ]

@@ -21,15 +21,10 @@ from tilestep.train.untyped import jax
 
 
 class Home:
-    """Where variables are between programs, by their names: a session, or TensorFlow 2.
-
-    Args:
-        read: names -> what TensorFlow has, as NumPy's arrays.
-        assign: TensorFlow gets arrays, by their names.
-    """
+    """Where variables are between programs, by their names: a session, or TensorFlow 2."""
 
     def __init__(self, read: Callable[[Sequence[str]], Sequence[Any]], assign: Callable[[Mapping[str, Any]], None]) -> None:
-        self._read, self._assign = read, assign
+        self._read, self._assign = read, assign  # what TensorFlow has, as NumPy's arrays; it gets such
         self._lock = threading.RLock()
         self._arrays: dict[str, Any] = {}  # the newest values, on the devices where they are, or NumPy's
         self._newer: set[str] = set()  # those that TensorFlow has not got
@@ -37,10 +32,7 @@ class Home:
         self._shared: Collection[str] = ()  # those that others use while the program runs
 
     def take(self, names: Sequence[str]) -> dict[str, Any]:
-        """The newest values of variables, on the devices where they are, or NumPy's.
-
-        Raises: tf.errors.FailedPreconditionError for one that has no value yet.
-        """
+        """The newest values, on the devices or NumPy's. Raises: tf.errors.FailedPreconditionError for a variable without one."""
         with self._lock:
             read = [name for name in names if name in self._touched or name not in self._arrays]
             for name, value in zip(read, self._read(read) if read else (), strict=True):
@@ -130,9 +122,9 @@ class Residency:
         """As programs know a variable, which one uses from now on."""
         if handle.name not in self._variables:
             with handle.graph.as_default(), tf.init_scope(), tf.device("/CPU:0"), v1.control_dependencies(None):
-                value = graphs.read_variable(handle)
-                new_value = v1.placeholder(value.dtype, graphs.variable_spec(handle).shape)
-                assign = graphs.assign_variable(handle, new_value)
+                spec = graphs.variable_spec(handle)
+                value, new_value = _read(handle), v1.placeholder(spec.dtype, spec.shape)
+                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=new_value)
                 self._variables[handle.name] = Variable(value=value, new_value=new_value, assign=assign)
                 self._runs.clear()
         return handle.name
@@ -209,10 +201,15 @@ def touched(handle: Tensor) -> None:
         ON_DEVICES.touch([name])
 
 
+def _read(handle: Tensor) -> Tensor:
+    return tf.raw_ops.ReadVariableOp(resource=handle, dtype=graphs.variable_spec(handle).dtype)
+
+
 def _assign(arrays: Mapping[str, Any]) -> None:
     for name, array in arrays.items():
         handle = _handles[name]()
-        graphs.assign_variable(handle, array.astype(graphs.variable_spec(handle).dtype.as_numpy_dtype, copy=False))
+        value = array.astype(graphs.variable_spec(handle).dtype.as_numpy_dtype, copy=False)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
-ON_DEVICES: Final = Home(lambda names: [np.asarray(graphs.read_variable(_handles[name]())) for name in names], _assign)
+ON_DEVICES: Final = Home(lambda names: [_read(_handles[name]()).numpy() for name in names], _assign)

@@ -14,9 +14,10 @@ from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, Ten
 
 
 class Sent(NamedTuple):
-    """What a function has sent to an outfeed queue."""
+    """What a function or loop has sent to an outfeed queue."""
 
     queue: Any
+    graph: Graph
     tensors: list[Tensor]
 
 
@@ -30,23 +31,16 @@ class Taken(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class Scope:
-    """What happens while a function is traced.
+    """What happens while a function is traced."""
 
-    Attributes:
-        compilation: loops and pipelines of the whole program; None for a function of TensorFlow 2.
-        shards: as many as `ipu_shard` has named.
-        variables: those of TensorFlow 2 that it uses, by the id of their handles.
-        combined: whether gradients are those of all replicas already.
-    """
-
-    compilation: list[Any] | None = None
-    variables: dict[int, Any] = field(default_factory=dict)
+    compilation: list[Any] | None = None  # loops and pipelines of the whole program; None for a function of TensorFlow 2
+    variables: dict[int, Any] = field(default_factory=dict)  # of TensorFlow 2 that it uses, by the id of their handles
     taken: list[Taken] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
-    shards: int = 1
+    shards: int = 1  # as many as `ipu_shard` has named
     is_body: bool = False
-    combined: bool = False
+    combined: bool = False  # whether gradients are those of all replicas already
     accumulates: int | None = None  # steps of `loops.repeat`, in which updates may wait for several
 
     def inner(self) -> Scope:
@@ -83,31 +77,18 @@ def _within(scope: Scope) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Traced:
-    """A function as a graph.
-
-    Attributes:
-        name: of the function.
-        graph: its nodes.
-        arguments: placeholders of its positional arguments, flat.
-        returned: what it has returned.
-        results: the tensors of that, in order.
-        operations: the nodes of that, and what sends to queues.
-        captured: tensors that it takes from outside: (there, its placeholder).
-        handles: name of each variable that it uses -> the handle in the graph.
-        scope: what happened meanwhile.
-        merged: name of a variable -> "sum" or "mean": what replicas do with its changes, as it declares.
-    """
+    """A function as a graph."""
 
     name: str
     graph: Graph
-    arguments: list[Tensor]
+    arguments: list[Tensor]  # placeholders of its positional arguments, flat
     returned: Structure
-    results: list[Tensor]
-    operations: list[Operation]
-    captured: list[tuple[Tensor, Tensor]]
-    handles: dict[str, Tensor]
-    scope: Scope
-    merged: dict[str, str]
+    results: list[Tensor]  # the tensors of what it has returned, in order
+    operations: list[Operation]  # the nodes of that, and what sends to queues
+    captured: list[tuple[Tensor, Tensor]]  # tensors that it takes from outside: (there, its placeholder)
+    handles: dict[str, Tensor]  # name of each variable that it uses -> the handle in the graph
+    scope: Scope  # what happened meanwhile
+    merged: dict[str, str]  # name of a variable -> "sum" or "mean": what replicas do with its changes, as it declares
 
 
 def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], *, scope: Scope) -> Traced:
@@ -120,7 +101,7 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
 
     if scope.compilation is None:
         with _within(scope):
-            graph = graphs.ordered_graph(name, build)
+            graph = graphs.func_graph_from_py_func(name, build, (), {})
         returned, operations = graph.structured_outputs, list(graph.control_outputs)
         results = [each for each in tf.nest.flatten(returned) if each is not None]
     else:

@@ -332,7 +332,7 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(tf: Any) -> N
         programs.repeat(2, lambda: None)
     with pytest.raises(TypeError, match=r"body .* cannot take the 2 arguments of a step"):
         compiled(lambda: programs.repeat(2, lambda a: a, [1.0], infeed))
-    with pytest.raises(TypeError, match=r"returns 1 tensors of \['int32'\], but the 1 carried ones are \['float32'\]"):
+    with pytest.raises(TypeError, match=r"returns 1 tensors of \['int32\[\]'\], but the 1 carried ones are \['float32\[\]'\]"):
         compiled(lambda: programs.repeat(2, lambda a: tf.cast(a, tf.int32), [1.0]))
     with pytest.raises(ValueError, match="returns a node before a tensor"):
         compiled(lambda: programs.repeat(2, lambda a: (tf.no_op(), a), [1.0]))

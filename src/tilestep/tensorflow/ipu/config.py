@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,10 +13,9 @@ from tilestep.errors import UnsupportedError
 from tilestep.messages import nearest, shown
 from tilestep.tensorflow import machine
 from tilestep.train import select_devices
-from tilestep.train.numbers import whole_number
 
 # Values of options that have no effect: emulated IPUs are always there and have their places, `tilestep run --report` writes profiles, and
-# XLA orders a program's operations.
+# XLA orders a program's operations and rounds to the nearest.
 SelectionOrder = enum.Enum("SelectionOrder", "AUTO ZIGZAG SNAKE HOOF", start=0)
 DeviceConnectionType = enum.Enum("DeviceConnectionType", "ALWAYS ON_DEMAND PRE_COMPILE NEVER", start=0)
 ExecutionProfileType = enum.Enum("ExecutionProfileType", "NO_PROFILE DEVICE_PROFILE IPU_PROFILE TILE_PROFILE", start=0)
@@ -25,15 +24,11 @@ SchedulingAlgorithm = enum.Enum("SchedulingAlgorithm", "CHOOSE_BEST POST_ORDER C
 
 
 class StochasticRoundingBehaviour(enum.Enum):
-    """Whether float16 is rounded at random. No effect: values are XLA's, rounded to the nearest."""
-
-    OFF = 0
-    ON = 1
-    REPLICA_IDENTICAL_ONLY = 2
+    OFF, ON, REPLICA_IDENTICAL_ONLY = range(3)
 
     @classmethod
     def from_bool(cls, value: bool) -> StochasticRoundingBehaviour:
-        return cls.ON if value else cls.OFF
+        return cls(int(value))
 
 
 # Option -> its default, as `IPUConfig` of SDK 2.4 to 3.3 has them. Source: the documentation of `tensorflow.python.ipu.config`, and which
@@ -82,19 +77,15 @@ _BY_DEFAULT: Final[tuple[tuple[Any, str], ...]] = (
     (MergeRemoteBuffersBehaviour.IF_BENEFICIAL, "optimizations.merge_remote_buffers"),
 )
 _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({name: default for default, names in _BY_DEFAULT for name in names.split()})
-_PLANNED: Final = ("matmuls.poplar_options", "convolutions.poplar_options")
 # What has an equal here, and what is of a machine that is not there. Other options that a program changes are named in a warning.
-_DONE: Final = ("auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv", *_PLANNED)
+_DONE: Final = {"auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv"}
+_PLANNED: Final = {"matmuls.poplar_options", "convolutions.poplar_options"}
 _SILENT: Final = ("device_connection.", "ipu_model.", "selection_order", "serialization_output_folder")
-_PLAN: Final = MappingProxyType({"availableMemoryProportion": "available_memory_proportion", "partialsType": "partials_type"})
-_warned: Final[set[str]] = set()
+_PLAN: Final = (("availableMemoryProportion", "available_memory_proportion", float), ("partialsType", "partials_type", str))
 
 
 class _Options:
-    """A part of the tree of options, as attributes.
-
-    Raises: AttributeError for one that there is not; TypeError for a value of another type.
-    """
+    """A part of the tree of options. Raises: AttributeError for one that there is not; TypeError for a value of another type."""
 
     def __init__(self, values: dict[str, Any], path: str = "") -> None:
         vars(self).update(_values=values, _path=path)
@@ -114,7 +105,7 @@ class _Options:
         if path not in self._values:
             raise self._unknown(name)
         if path == "floating_point_behaviour.esr" and isinstance(value, bool):
-            value = StochasticRoundingBehaviour.from_bool(value)
+            value = StochasticRoundingBehaviour(int(value))
         kinds = (int, list, tuple) if path in ("auto_select_ipus", "select_ipus") else (type(_DEFAULTS[path]),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise TypeError(f"IPUConfig.{path} is {shown(value)}: it must be {' or '.join(kind.__name__ for kind in kinds)}")
@@ -132,17 +123,21 @@ class IPUConfig(_Options):
     def __init__(self) -> None:
         super().__init__({name: copy.copy(default) for name, default in _DEFAULTS.items()})  # programs set keys of dicts
 
-    def configure_ipu_system(self, device: str = "cpu") -> None:
-        """Chooses the devices. Options that are changed and have no equal here are named in a warning, once.
+    def configure_ipu_system(self, device: str = "cpu", reset_configuration: bool = True) -> None:
+        """Chooses the devices. Options that are changed and have no equal here are named in a warning. The arguments have no effect.
 
-        Args: device: of the original's runtime; no effect.
         Raises: UnsupportedError for more IPUs than there are; ValueError for both ways of selection, or one that is wrong.
         """
         options = {name: value for name, value in self._values.items() if value != _DEFAULTS[name]}
-        devices, plan_options = _devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options))
+        devices, planned = (
+            _devices(self.auto_select_ipus, self.select_ipus),
+            {**self.matmuls.poplar_options, **self.convolutions.poplar_options},
+        )
+        plan_options = {name: make(planned[key]) for key, name, make in _PLAN if key in planned}
+        if self.io_tiles.num_io_tiles:
+            plan_options["num_io_tiles"] = self.io_tiles.num_io_tiles
         machine.configure(machine.System(devices=devices, plan_options=plan_options, recompute=self.allow_recompute))
-        ignored = sorted(name for name in set(options) - set(_DONE) - _warned if not name.startswith(_SILENT))
-        _warned.update(ignored)
+        ignored = sorted(name for name in set(options) - _DONE - _PLANNED if not name.startswith(_SILENT))
         if ignored:
             warnings.warn(f"options of IPUConfig that have no effect here: {', '.join(ignored)}", UserWarning, stacklevel=2)
 
@@ -163,22 +158,8 @@ def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
         raise UnsupportedError(f"IPUConfig asks for IPUs that are not there: {error}; `tilestep run --ipus N` emulates N") from error
 
 
-def _plan_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    if "io_tiles.num_io_tiles" in options:
-        yield "num_io_tiles", options["io_tiles.num_io_tiles"]
-    for key, value in (pair for name in _PLANNED for pair in options.get(name, {}).items()):
-        if key in _PLAN:
-            yield _PLAN[key], float(value) if key == "availableMemoryProportion" else value
-
-
-def configure_ipu_system(config: IPUConfig, device: str = "cpu", reset_configuration: bool = True) -> None:
-    """`config.configure_ipu_system()`."""
-    config.configure_ipu_system(device)
-
-
-def reset_ipu_configuration() -> None:
-    """As before anything was configured: one IPU."""
-    machine.configure()
+configure_ipu_system = IPUConfig.configure_ipu_system
+reset_ipu_configuration = machine.configure  # one IPU, as before anything was configured
 
 
 def get_ipu_config(session: Any = None) -> list[str]:
@@ -191,7 +172,7 @@ def move_variable_initialization_to_cpu(graph: Any = None) -> None:
 
 
 def create_ipu_config(**options: Any) -> IPUConfig:
-    """Options of before SDK 2.1: an `IPUConfig`. Args: options: no effect, as profiles are those of `tilestep run --report`."""
+    """Before SDK 2.1. Args: options: no effect: of profiles, which `tilestep run --report` writes."""
     return IPUConfig()
 
 
@@ -208,16 +189,10 @@ def select_ipus(config: IPUConfig, indices: Iterable[int]) -> IPUConfig:
 
 
 def reset_ipu_seed(seed: int, device: Any = None, cpu_device: str = "cpu", experimental_identical_replicas: bool = False) -> None:
-    """Random numbers of programs have no seed: XLA makes other ones in each step and call, and a warning says so once.
-
-    Raises: TypeError if the seed is no whole number.
-    """
-    whole_number("seed", seed, least=-(2**63), most=2**63 - 1)
-    if "seed" not in _warned:
-        _warned.add("seed")
-        warnings.warn(
-            "reset_ipu_seed has no effect: random numbers are others in each run; tf.random.stateless_* and rand_ops.dropout(seed=...) "
-            "give the same ones",
-            UserWarning,
-            stacklevel=2,
-        )
+    """Warns that it has no effect: XLA makes other random numbers in each step and call."""
+    warnings.warn(
+        "reset_ipu_seed has no effect: random numbers are others in each run; tf.random.stateless_* and rand_ops.dropout(seed=...) "
+        "give the same ones",
+        UserWarning,
+        stacklevel=2,
+    )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.lowering import collective, replica_number
 from tilestep.tensorflow.untyped import Tensor, tf, v1
 
-
-def gelu(x: Tensor, approximate: bool = True, name: str | None = None) -> Tensor:
-    """The Gaussian error linear unit; by default its approximation with tanh, as the original's."""
-    return tf.nn.gelu(x, approximate=approximate, name=name)
+gelu = functools.partial(tf.nn.gelu, approximate=True)  # as the original's default
 
 
 def swish(x: Tensor, beta: float = 1.0, name: str | None = None) -> Tensor:
@@ -29,7 +27,6 @@ def embedding_lookup(
 
 
 def create_host_embedding(*arguments: Any, **options: Any) -> Any:
-    """Raises: UnsupportedError, as tables stay in the device's memory, or are parameters that `tilestep.train.placed` offloads."""
     raise UnsupportedError("tilestep has no host embeddings: make the table a variable, and look up its rows with embedding_lookup")
 
 
@@ -43,16 +40,14 @@ def dropout(x: Tensor, seed: Any = None, rate: float = 0.5, noise_shape: Any = N
     return tf.nn.experimental.stateless_dropout(x, rate, seed=seed, noise_shape=noise_shape, name=name)
 
 
-def cross_replica_sum(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
-    """The sum over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
-    with tf.name_scope(name or "cross_replica_sum"):
-        return collective("sum", x, replica_group_size)
+def _cross_replica(kind: str, x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
+    """The sum or mean over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
+    with tf.name_scope(name or f"cross_replica_{kind}"):
+        return collective(kind, x, replica_group_size)
 
 
-def cross_replica_mean(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
-    """The mean over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
-    with tf.name_scope(name or "cross_replica_mean"):
-        return collective("mean", x, replica_group_size)
+cross_replica_sum = functools.partial(_cross_replica, "sum")
+cross_replica_mean = functools.partial(_cross_replica, "mean")
 
 
 def assume_equal_across_replicas(x: Tensor, inplace: bool = True) -> Tensor:
@@ -115,49 +110,40 @@ def layer_norm(inputs: Tensor, channels_axis: int = -1, **options: Any) -> Tenso
     return group_norm(inputs, groups=1, channels_axis=channels_axis, **options)
 
 
-_Cell = Callable[[int, Any], Any]  # units, dtype -> a cell of `tf.nn`
-
-
 class _Layer:
     """A recurrent layer, whose steps are a loop of the program, with a cell of `tf.nn`.
 
     Args:
-        num_units: features.
-        dtype: of weights and results.
+        layer, cell: its name in the original, and (units, dtype) -> the cell.
         weights_initializer: of all weights; biases keep the cell's own.
-        name: of its variables' scope.
         options: no effect: partials_dtype, options, options_bwd (of the library's vertices), seed (random numbers differ anyway).
     Raises: UnsupportedError for another option.
     """
 
-    _SCOPE: ClassVar[str]
-    _CELL: ClassVar[_Cell]
-
     def __init__(
-        self, num_units: int, dtype: Any = tf.float32, *, weights_initializer: Any = None, name: str | None = None, **options: Any
+        self,
+        layer: str,
+        cell: Callable[[int, Any], Any],
+        num_units: int,
+        dtype: Any = tf.float32,
+        *,
+        weights_initializer: Any = None,
+        name: str | None = None,
+        **options: Any,
     ) -> None:
         if other := [option for option in options if option not in ("partials_dtype", "seed", "options", "options_bwd")]:
-            raise UnsupportedError(
-                f"rnn_ops.{type(self).__name__} has no {', '.join(other)} here: use tf.nn.dynamic_rnn with a cell that has it"
-            )
-        self._units, self._dtype, self._weights, self._name = num_units, tf.as_dtype(dtype), weights_initializer, name
+            raise UnsupportedError(f"rnn_ops.{layer} has no {', '.join(other)} here: use tf.nn.dynamic_rnn with a cell that has it")
+        self._cell, self._units, self._dtype = cell, num_units, tf.as_dtype(dtype)
+        self._scope = {"name_or_scope": name, "default_name": layer.replace("Popnn", "popnn_").lower(), "initializer": weights_initializer}
 
     def __call__(self, inputs: Tensor, initial_state: Any = None, training: bool = True) -> tuple[Tensor, Any]:
         """(outputs [steps, batch, num_units], the last state). Args: inputs: [steps, batch, features]. initial_state: None: zeros."""
-        with warnings.catch_warnings(action="ignore"), v1.variable_scope(self._name or None, self._SCOPE, initializer=self._weights):
-            cell = type(self)._CELL(self._units, self._dtype)
-            return v1.nn.dynamic_rnn(cell, tf.convert_to_tensor(inputs), initial_state=initial_state, dtype=self._dtype, time_major=True)
+        with warnings.catch_warnings(action="ignore"), v1.variable_scope(**self._scope):
+            cell, inputs = self._cell(self._units, self._dtype), tf.convert_to_tensor(inputs)
+            return v1.nn.dynamic_rnn(cell, inputs, initial_state=initial_state, dtype=self._dtype, time_major=True)
 
 
-class PopnnLSTM(_Layer):
-    """A layer of LSTM cells without a bias of the forget gate. Its state is an `LSTMStateTuple` (c, h)."""
-
-    _SCOPE = "popnn_lstm"
-    _CELL: ClassVar[_Cell] = staticmethod(lambda units, dtype: v1.nn.rnn_cell.LSTMCell(units, forget_bias=0.0, dtype=dtype))
-
-
-class PopnnGRU(_Layer):
-    """A layer of GRU cells. Its state is the last output."""
-
-    _SCOPE = "popnn_gru"
-    _CELL: ClassVar[_Cell] = staticmethod(lambda units, dtype: v1.nn.rnn_cell.GRUCell(units, dtype=dtype))
+# Its state is an `LSTMStateTuple` (c, h).
+PopnnLSTM = functools.partial(_Layer, "PopnnLSTM", lambda units, dtype: v1.nn.rnn_cell.LSTMCell(units, forget_bias=0.0, dtype=dtype))
+# Its state is the last output.
+PopnnGRU = functools.partial(_Layer, "PopnnGRU", lambda units, dtype: v1.nn.rnn_cell.GRUCell(units, dtype=dtype))

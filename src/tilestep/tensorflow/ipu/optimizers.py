@@ -1,28 +1,34 @@
-"""`tensorflow.python.ipu`'s `optimizers` and `gradient_accumulation`: optimisers over the gradients of replicas, or of several steps."""
+"""`tensorflow.python.ipu`'s `optimizers` and `gradient_accumulation`: optimisers over the gradients of replicas, or of several steps.
+
+Over several steps, an optimiser of TensorFlow becomes one of optax, which `tilestep.train` wraps.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+import optax
+
 from tilestep.messages import shown
-from tilestep.tensorflow.accumulation import Update
-from tilestep.tensorflow.lowering import combined
-from tilestep.tensorflow.tracing import current_scope, name_of, trace
-from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
+from tilestep.tensorflow.lowering import Program, combined, lower
+from tilestep.tensorflow.machine import offloads
+from tilestep.tensorflow.tracing import Scope, Traced, current_scope, name_of, trace
+from tilestep.tensorflow.untyped import Graph, Operation, Tensor, tf, v1
+from tilestep.train import AccumulationState, apply_updates, gradient_accumulation, placed_like
 from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.numbers import whole_number
+from tilestep.train.untyped import Pytree, jax
 
 GradientsAndVariables = Sequence[tuple[Tensor | None, Any]]
+Arrays = Mapping[str, Any]  # by the names of variables
 
 
-class GradientAccumulationReductionMethod(enum.Enum):
-    """How the gradients of several steps become one."""
-
-    SUM = 0
-    MEAN = 1
-    RUNNING_MEAN = 2
+GradientAccumulationReductionMethod = enum.Enum("GradientAccumulationReductionMethod", "SUM MEAN RUNNING_MEAN", start=0)
 
 
 def reduction_of(method: Any) -> Reduction:
@@ -33,11 +39,83 @@ def reduction_of(method: Any) -> Reduction:
     return cast("Reduction", name.lower())
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Update:
+    """What an optimiser does once for `count` steps.
+
+    The body of a loop ends at its gradients. What the optimiser does with them is traced by itself: a function of gradients, variables and
+    slots.
+    """
+
+    traced: Traced  # its `apply_gradients` as a function of gradients
+    gradients: Sequence[Tensor]  # of the body
+    names: Sequence[str]  # of the gradients' variables
+    extra: Sequence[Tensor]  # of the body, which the function has captured, such as a learning rate
+    dtypes: Mapping[str, Any]  # of accumulators, by the variables' names
+    count: int
+    reduction: Reduction
+    offload: bool | None
+
+    @property
+    def graph(self) -> Graph:
+        """Of the body."""
+        return self.gradients[0].graph
+
+    @property
+    def slots(self) -> list[str]:
+        """Names of variables that the update uses beside those of the gradients."""
+        return [name for name in self.traced.handles if name not in self.names]
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The function, lowered. Raises: UnsupportedError for what XLA cannot lower."""
+        traced = self.traced
+        return lower(traced.graph, [*traced.arguments, *(inside for _, inside in traced.captured)], [], traced.operations, traced.handles)
+
+    def optimizer(self, variables: Arrays) -> optax.GradientTransformationExtraArgs:
+        """The optimiser as the runtime takes it. Its state is the slots."""
+        slots = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in self.slots}
+
+        def init(params: Pytree) -> Pytree:
+            return {name: jax.numpy.zeros(spec.shape, spec.dtype) for name, spec in slots.items()}
+
+        def update(gradients: Pytree, state: Pytree, params: Pytree = None, *, extra: Sequence[Any] = ()) -> tuple[Pytree, Pytree]:
+            return changes(self.program, [*(gradients[name] for name in self.names), *extra], params, state)
+
+        return gradient_accumulation(
+            optax.GradientTransformationExtraArgs(init, update),  # pyrefly: ignore[bad-argument-type]
+            self.count,
+            dtype=lambda path, variable: self.dtypes.get(path, variable.dtype),
+            reduction=self.reduction,
+            offload_optimizer_state=offloads(self.offload),
+        )
+
+    def applied(
+        self, optimizer: Any, gradients: Sequence[Any], extra: Sequence[Any], state: AccumulationState, variables: dict[str, Any]
+    ) -> tuple[AccumulationState, dict[str, Any]]:
+        """(new state, new variables) of a step."""
+        params = {name: variables[name] for name in self.names}
+        changed, state = optimizer.update(dict(zip(self.names, gradients, strict=True)), state, params, extra=extra)
+        return state, {**variables, **apply_updates(params, changed)}
+
+
+def changes(program: Program, values: Sequence[Any], params: Arrays, slots: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(changes of variables, new slots). Args: program: an optimiser's, of gradients and other values. params: the variables."""
+    _, new = program(values, {**slots, **params})
+    changed = {name: new[name].astype(old.dtype) - old for name, old in params.items()}
+    return changed, {name: new[name].astype(old.dtype) if name in new else old for name, old in slots.items()}
+
+
+def with_slots(state: AccumulationState, slots: Arrays) -> AccumulationState:
+    """The state with these slots, each in the memory where it is there."""
+    return dataclasses.replace(state, inner=placed_like({name: slots[name] for name in state.inner}, state.inner))
+
+
 class _Wrapping(v1.train.Optimizer):
     """An optimiser around another one, whose gradients and slots are the latter's."""
 
-    def __init__(self, opt: Any, name: str) -> None:
-        super().__init__(False, name)
+    def __init__(self, opt: Any, name: str | None = None) -> None:
+        super().__init__(False, name or type(self).__name__)
         self._opt = opt
 
     def compute_gradients(self, loss: Tensor, var_list: Any = None, **options: Any) -> GradientsAndVariables:
@@ -63,20 +141,15 @@ class _Wrapping(v1.train.Optimizer):
 
 
 class CrossReplicaOptimizer(_Wrapping):
-    """Updates with the mean over replicas of the gradients, so that all replicas do the same update. Args: opt: of `tf.train`."""
-
-    def __init__(self, opt: Any, name: str = "CrossReplicaOptimizer") -> None:
-        super().__init__(opt, name)
+    """Updates with the mean over replicas of the gradients, so that all replicas do the same update."""
 
     def apply_gradients(self, grads_and_vars: GradientsAndVariables, global_step: Any = None, name: str | None = None) -> Operation:
-        scope = current_scope()
-        if scope is not None:
-            scope.combined = True  # an optimiser of Keras would add them up
+        scope = current_scope() or Scope()
+        scope.combined = True  # an optimiser of Keras would add them up
         try:
             return super().apply_gradients(combined("mean", grads_and_vars), global_step, name)
         finally:
-            if scope is not None:
-                scope.combined = False
+            scope.combined = False
 
 
 class GradientAccumulationOptimizerV2(_Wrapping):
@@ -84,12 +157,8 @@ class GradientAccumulationOptimizerV2(_Wrapping):
 
     Args:
         opt: of `tf.train`, or a Keras optimiser with `apply_gradients`; it may be a `CrossReplicaOptimizer`.
-        num_mini_batches: steps for each update, 1 or more; the loop's steps are a multiple of it.
         offload_weight_update_variables: whether slots are in the host's memory between updates; None: where devices have their own.
-        replicated_optimizer_state_sharding: no effect.
         dtype: of accumulators: None (that of the variable), a dtype, or a function of the variable that returns one.
-        reduction_method: SUM, MEAN or RUNNING_MEAN.
-    Raises: ValueError for a number below 1, or another method.
     """
 
     def __init__(
@@ -100,7 +169,7 @@ class GradientAccumulationOptimizerV2(_Wrapping):
         replicated_optimizer_state_sharding: bool = False,
         dtype: Any = None,
         reduction_method: Any = GradientAccumulationReductionMethod.SUM,
-        name: str = "GradientAccumulationOptimizerV2",
+        name: str | None = None,
     ) -> None:
         super().__init__(opt, name)
         self._count = whole_number("num_mini_batches", num_mini_batches, least=1)
@@ -120,45 +189,35 @@ class GradientAccumulationOptimizerV2(_Wrapping):
                 + ("" if steps is None else f", but it has {steps}")
                 + "; a pipeline accumulates by itself, so give it the optimizer alone",
             )
-        pairs = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in grads_and_vars if gradient is not None]
-        gradients, variables = ([pair[index] for pair in pairs] for index in range(2))
+        pairs = [pair for pair in grads_and_vars if pair[0] is not None]
+        gradients, variables = [tf.convert_to_tensor(gradient) for gradient, _ in pairs], [variable for _, variable in pairs]
         dtypes = [accumulator_dtype(self._dtype, variable) for variable in variables]
 
         def apply(*accumulated: Tensor) -> Operation:
-            pairs = list(zip(accumulated, variables, strict=True))
-            return super(GradientAccumulationOptimizerV2, self).apply_gradients(pairs, global_step)
+            return super(GradientAccumulationOptimizerV2, self).apply_gradients(list(zip(accumulated, variables, strict=True)), global_step)
 
         specs = [tf.TensorSpec(gradient.shape, dtype) for gradient, dtype in zip(gradients, dtypes, strict=True)]
         traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
         names = [name_of(variable.handle, scope) for variable in variables]
-        update = Update(
-            traced=traced,
-            gradients=gradients,
-            names=names,
-            extra=[outside for outside, _ in traced.captured if getattr(outside, "graph", None) is gradients[0].graph],
-            count=self._count,
-            reduction=self._reduction,
-            offload=self._offload,
-            dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
+        scope.updates.append(
+            Update(
+                traced=traced,
+                gradients=gradients,
+                names=names,
+                extra=[outside for outside, _ in traced.captured if getattr(outside, "graph", None) is gradients[0].graph],
+                count=self._count,
+                reduction=self._reduction,
+                offload=self._offload,
+                dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
+            )
         )
-        scope.updates.append(update)
         return tf.no_op(name=name or "accumulate")
 
 
-class CrossReplicaGradientAccumulationOptimizerV2(GradientAccumulationOptimizerV2):
-    """`GradientAccumulationOptimizerV2` whose update has the mean over replicas of the accumulated gradients."""
-
-    def __init__(self, opt: Any, num_mini_batches: int, *arguments: Any, **options: Any) -> None:
-        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, *arguments, **options)
-
-
 class GradientAccumulationOptimizer(GradientAccumulationOptimizerV2):
-    """Adds up the gradients of several steps for gradient descent or momentum. Slots stay on the device.
+    """The same for gradient descent or momentum, whose slots stay on the device. Raises: ValueError for another optimiser."""
 
-    Raises: ValueError for another optimiser.
-    """
-
-    def __init__(self, opt: Any, num_mini_batches: int, verify_usage: bool = True, name: str = "GradientAccumulationOptimizer") -> None:
+    def __init__(self, opt: Any, num_mini_batches: int, verify_usage: bool = True, name: str | None = None) -> None:
         inner = opt._opt if isinstance(opt, CrossReplicaOptimizer) else opt
         if verify_usage and not isinstance(inner, v1.train.GradientDescentOptimizer | v1.train.MomentumOptimizer):
             raise ValueError(
@@ -168,11 +227,14 @@ class GradientAccumulationOptimizer(GradientAccumulationOptimizerV2):
         super().__init__(opt, num_mini_batches, offload_weight_update_variables=False, name=name)
 
 
-class CrossReplicaGradientAccumulationOptimizer(GradientAccumulationOptimizer):
+def CrossReplicaGradientAccumulationOptimizer(opt: Any, *arguments: Any, **options: Any) -> GradientAccumulationOptimizer:
     """`GradientAccumulationOptimizer` whose update has the mean over replicas of the accumulated gradients."""
+    return GradientAccumulationOptimizer(CrossReplicaOptimizer(opt), *arguments, **options)
 
-    def __init__(self, opt: Any, num_mini_batches: int, *arguments: Any, **options: Any) -> None:
-        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, *arguments, **options)
+
+def CrossReplicaGradientAccumulationOptimizerV2(opt: Any, *arguments: Any, **options: Any) -> GradientAccumulationOptimizerV2:
+    """`GradientAccumulationOptimizerV2` whose update has the mean over replicas of the accumulated gradients."""
+    return GradientAccumulationOptimizerV2(CrossReplicaOptimizer(opt), *arguments, **options)
 
 
 def accumulator_dtype(dtype: Any, variable: Any) -> Any:

@@ -15,35 +15,17 @@ from tilestep.tensorflow.tracing import Scope, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf
 from tilestep.train.numbers import whole_number
 
-
-class PipelineSchedule(enum.IntEnum):
-    """The order of tasks."""
-
-    Grouped = 0
-    Interleaved = 1
-    Sequential = 2
-
-
-class RecomputationMode(enum.Enum):
-    """When activations are computed again; each of them is full recomputation here."""
-
-    Auto = 0
-    RecomputeThenBackpropagate = 1
-    RecomputeAndBackpropagateInterleaved = 2
-
-
-class PipelineStageOptions:
-    """Options of a stage. Args: options: no effect; `IPUConfig` has those of all programs."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+PipelineSchedule = enum.IntEnum("PipelineSchedule", "Grouped Interleaved Sequential", start=0)
+# Each of them is full recomputation here.
+RecomputationMode = enum.Enum("RecomputationMode", "Auto RecomputeThenBackpropagate RecomputeAndBackpropagateInterleaved", start=0)
+PipelineStageOptions = dict  # of a stage; no effect: `IPUConfig` has those of all programs
 
 
 class OptimizerFunctionOutput(NamedTuple):
-    """What an optimizer function returns. Attributes: opt: the optimiser. loss: one of the last stage's outputs."""
+    """What an optimizer function returns."""
 
     opt: Any
-    loss: Tensor
+    loss: Tensor  # one of the last stage's outputs
     compute_gradients_args: Any = None
     compute_gradients_kwargs: Any = None
     apply_gradients_args: Any = None
@@ -86,25 +68,17 @@ def pipeline(
 ) -> Operation:
     """Runs a model in stages, each on its own IPU, which work on different microbatches at once.
 
+    Arguments are those of the original and of `tilestep.train.Pipeline`. Options of Poplar, of single stages and of the memory of
+    accumulators and weights have no effect.
+
     Args:
         computational_stages: functions; a list of them are concurrent stages, whose outputs are joined.
-        gradient_accumulation_count: microbatches of an update.
         gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function of the variable.
-        repeat_count: updates in a call.
         inputs: arguments of the first stage before the infeed's element.
-        infeed_queue, outfeed_queue: an element for each microbatch.
         optimizer_function: of the last stage's outputs; None: inference.
-        device_mapping: the IPU of each stage; None: one after the other.
-        pipeline_schedule: None: Grouped.
         recomputation_mode: None: activations are kept, unless the configuration has `allow_recompute`.
         offload_weight_update_variables: whether slots wait in the host's memory; None: where devices have their own.
-        offload_activations: whether activations do, too.
-        outfeed_loss: whether the outfeed gets the loss alone.
-        accumulate_outfeed: whether it gets sums over an update's microbatches, of `accumulate_outfeed_dtype`.
         outfeed_mask: of the last stage's outputs, those that the outfeed does not get.
-        reduction_method: of the microbatches' gradients.
-    Other arguments have no effect, but for `batch_serialization_iterations` and `continuous_weight_updates`, which are refused.
-
     Returns: a node.
     Raises: UnsupportedError for what is refused, outside of `ipu_compiler.compile`, and for what XLA cannot lower; ValueError and
         TypeError as `tilestep.train.Pipeline`.
@@ -115,7 +89,6 @@ def pipeline(
             "pipeline with tilestep.train.Pipeline"
         )
     compilation = require_compilation("pipelining_ops.pipeline")
-    count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
     first = [tf.convert_to_tensor(each) for each in inputs or ()]
     levels = _traced(computational_stages, first, infeed_queue, compilation)
     last = [tensor for each in levels[-1] for tensor in each.results]
@@ -126,11 +99,10 @@ def pipeline(
         shown = [each for each, hidden in zip(shown, outfeed_mask, strict=True) if not hidden]
     if outfeed_queue is not None:
         outfeed_queue.will_get(shown[0] if len(shown) == 1 else shown, shown)
-    mapping = None if device_mapping is None else list(device_mapping)
-    indices = [] if mapping is None else tf.nest.flatten(mapping)
+    indices = tf.nest.flatten(device_mapping or [])
     options: dict[str, Any] = {
         "pipeline_schedule": PipelineSchedule(pipeline_schedule or 0).name.lower(),
-        "device_mapping": mapping,
+        "device_mapping": None if device_mapping is None else list(device_mapping),
         "accumulate_outfeed": accumulate_outfeed,
         "accumulate_outfeed_dtype": None if accumulate_outfeed_dtype is None else tf.as_dtype(accumulate_outfeed_dtype).as_numpy_dtype,
         "outfeed_mask": None if outfeed_mask is None else list(outfeed_mask),
@@ -149,7 +121,7 @@ def pipeline(
         optimizer=optimizer,
         infeed=infeed_queue,
         outfeed=outfeed_queue,
-        count=count,
+        count=whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1),
         repeat_count=whole_number("repeat_count", repeat_count, least=1),
         shards=max(indices) + 1 if indices else sum(map(len, levels)),
         recompute=recomputation_mode is not None,
@@ -162,7 +134,7 @@ def pipeline(
 
 def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
     """The tensors as they are."""
-    return tf.nest.map_structure(tf.identity, tensors)
+    return tensors
 
 
 def _traced(stages: Sequence[Any], arguments: list[Any], infeed: Any, compilation: Any) -> Levels:

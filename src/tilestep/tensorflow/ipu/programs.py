@@ -21,13 +21,8 @@ from tilestep.train.numbers import whole_number
 @contextlib.contextmanager
 def ipu_scope(device: str) -> Iterator[None]:
     """Nodes inside are for the IPU. Variables made inside are resource variables. Args: device: such as "/device:IPU:0"."""
-    if not isinstance(device, str):
-        raise TypeError(f"ipu_scope got {device!r}: it must be the name of a device, such as '/device:IPU:0'")
     with graphs.resource_variables():
         yield
-
-
-_told: list[bool] = []
 
 
 @contextlib.contextmanager
@@ -40,8 +35,7 @@ def ipu_shard(index: int | list[int]) -> Iterator[None]:
     scope = current_scope()
     if scope is not None:
         scope.shards = max(scope.shards, *(each + 1 for each in indices))
-        if any(indices) and not _told:
-            _told.append(True)
+        if any(indices):
             warnings.warn(
                 "ipu_shard divides the IPUs into replicas, but its operations run on the first IPU of each: stages of pipelining_ops."
                 "pipeline run on IPUs of their own",
@@ -57,16 +51,11 @@ def repeat(
     """Runs `body` n times on the device, in one call of the host.
 
     Args:
-        n: steps, 0 or more.
         body: a function of the carried tensors, then of the infeed's element. It returns new carried tensors, then nodes.
         inputs: the first carried tensors.
         infeed_queue: gives each step an element: a tuple's items are further arguments, a dict's are keyword arguments.
-        use_while_v1: no effect.
     Returns: the last carried tensors: a list; the tensor if it is one; a node if there is none.
-    Raises:
-        TypeError: when `body` does not take its arguments, or returns other tensors than the carried ones.
-        ValueError: when it returns a node before a tensor.
-        UnsupportedError: outside of `ipu_compiler.compile`, and for what XLA cannot lower.
+    Raises: TypeError, ValueError for a body that takes or returns other things; UnsupportedError outside of `ipu_compiler.compile`.
     """
     return _loop("loops.repeat", None, body, inputs, infeed_queue, whole_number("n", n, least=0))
 
@@ -90,39 +79,32 @@ def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infe
     scope = current_scope()
     if scope is not None and scope.is_body and (infeed is None or scope.compilation is None):
         results = _inner(condition, body, carried, steps, infeed)
-        return _results(results, body)
-    compilation = require_compilation(name)
+    else:
+        compilation = require_compilation(name)
+        _require_arguments(name, body, carried, infeed)
+        function, specs = fed(body, infeed, len(carried))
+        scope = Scope(compilation=compilation, is_body=True, accumulates=steps if condition is None else None)
+        traced = trace(node_name(body), function, [*carried, *specs], scope=scope)
+        _require_results(name, traced, carried)
+        test = None
+        if condition is not None:
+            test = trace(node_name(condition), condition, carried, scope=Scope(compilation=compilation, is_body=True))
+        compilation.append(Loop(test, steps, traced, carried, infeed))
+        results = compilation[-1].results
+    return results[0] if len(results) == 1 else list(results) if results else tf.no_op(name=node_name(body))
+
+
+def _require_arguments(name: str, body: Callable[..., Any], carried: Sequence[Tensor], infeed: Any) -> None:
     elements, keywords = ([], {}) if infeed is None else as_arguments(infeed.spec)
-    _require_arguments(name, "body", body, [*carried, *elements], keywords)
-    scope = Scope(compilation=compilation, is_body=True, accumulates=steps if condition is None else None)
-    function, specs = fed(body, infeed, len(carried))
-    traced = trace(node_name(body), function, [*carried, *specs], scope=scope)
-    _require_results(name, traced, carried)
-    test = None
-    if condition is not None:
-        _require_arguments(name, "condition", condition, carried, {})
-        test = trace(node_name(condition), condition, carried, scope=Scope(compilation=compilation, is_body=True))
-    loop = Loop(test, steps, traced, carried, infeed)
-    compilation.append(loop)
-    return _results(loop.results, body)
-
-
-def _results(tensors: Sequence[Tensor], body: Callable[..., Any]) -> Structure:
-    return tensors[0] if len(tensors) == 1 else list(tensors) if tensors else tf.no_op(name=node_name(body))
-
-
-def _require_arguments(name: str, which: str, function: Callable[..., Any], positional: Sequence[Any], keywords: Any) -> None:
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # it says itself what it takes
+        inspect.signature(body).bind(*carried, *elements, **keywords)
+    except ValueError:  # it says itself what it takes
         return
-    try:
-        signature.bind(*positional, **dict.fromkeys(keywords))
     except TypeError as error:
         more = f" and by name {', '.join(keywords)}" if keywords else ""
         raise TypeError(
-            f"{name}: {which} {getattr(function, '__name__', which)}{signature} cannot take the {len(positional)} arguments of a "
-            f"step{more} (carried tensors, then the infeed's): {error}"
+            f"{name}: body {node_name(body)} cannot take the {len(carried) + len(elements)} arguments of a step{more} (carried tensors, "
+            f"then the infeed's): {error}"
         ) from None
 
 
@@ -130,15 +112,11 @@ def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> No
     kinds = [isinstance(each, tf.Operation) for each in tf.nest.flatten(traced.returned) if each is not None]
     if kinds != sorted(kinds):
         raise ValueError(f"{name}: body {traced.name} returns a node before a tensor: carried tensors come first")
-    got, wanted = ([(each.dtype.name, each.shape) for each in tensors] for tensors in (traced.results, carried))
-    if [kind for kind, _ in got] != [kind for kind, _ in wanted]:
-        raise TypeError(
-            f"{name}: body {traced.name} returns {len(got)} tensors of {[kind for kind, _ in got]}, but the {len(wanted)} carried ones are "
-            f"{[kind for kind, _ in wanted]}: return a new value of each"
-        )
+    got, wanted = ([f"{each.dtype.name}{list(each.shape)}" for each in tensors] for tensors in (traced.results, carried))
     if got != wanted:
         raise TypeError(
-            f"{name}: body {traced.name} returns shapes {[s for _, s in got]}, but the carried ones are {[s for _, s in wanted]}"
+            f"{name}: body {traced.name} returns {len(got)} tensors of {got}, but the {len(wanted)} carried ones are {wanted}: return a "
+            "new value of each"
         )
 
 

@@ -24,11 +24,7 @@ from tilestep.train.untyped import jax
 class IPUInfeedQueue:
     """Feeds the elements of a `tf.data.Dataset` to `loops.repeat`, `while_loop` and `pipelining_ops.pipeline`.
 
-    Args:
-        dataset: its elements have fixed shapes: batch with `drop_remainder=True`.
-        device_ordinal: of the IPU's device, which is 0.
-        prefetch_depth: elements that are made ahead, 1 to 255; None: 3.
-        options: no effect.
+    Args: prefetch_depth: elements that are made ahead, 1 to 255; None: 3. device_ordinal, options: no effect.
     Raises: ValueError for shapes that are not fixed, or a depth out of its bounds.
     """
 
@@ -50,10 +46,7 @@ class IPUInfeedQueue:
 
     @property
     def initializer(self) -> Operation | None:
-        """A node that begins the dataset, before the first loop. None in eager mode, where the first program begins it.
-
-        Raises: ValueError at the second time.
-        """
+        """A node that begins the dataset. None in eager mode, where the first program begins it. Raises: ValueError at the second time."""
         if self._graph is None:
             return None
         if self._given:
@@ -67,10 +60,7 @@ class IPUInfeedQueue:
         return next(self._iterator)
 
     def opened(self, replicas: int) -> InfeedQueue:
-        """What loops of the runtime take. Args: replicas: of the program; it is the same for all programs that use the queue.
-
-        Raises: QueueError before the initializer has run, and for another number of replicas.
-        """
+        """What loops of the runtime take. Raises: QueueError before the initializer has run, and for another number of replicas."""
         wanted = None if replicas == 1 else replicas
         if self._session is None:
             raise QueueError("the IPUInfeedQueue has not begun: session.run(queue.initializer) comes before the loop")
@@ -110,16 +100,11 @@ def dataset_benchmark(
 ) -> Tensor:
     """Takes elements from a dataset as fast as it gives them, without any device.
 
-    Args:
-        dataset: a `tf.data.Dataset` with fixed shapes.
-        number_of_epochs, elements_per_epochs: how many, 1 or more.
-        print_stats: whether each epoch's figures are printed.
-        apply_debug_options: no effect.
-        do_memcpy: whether the elements are copied.
+    Args: print_stats: whether each epoch's figures are printed. do_memcpy: whether elements are copied. apply_debug_options: no effect.
     Returns:
         string[1], JSON of {"epochs": [...]}. Each epoch has elements_processed, total_bytes_processed, time_elapsed (seconds),
         elements_per_second and bandwidth (1e9 bytes per second). In a graph it is a tensor that measures when it is run.
-    Raises: ValueError for shapes that are not fixed, or a number below 1; DatasetError when the dataset ends early.
+    Raises: as `tilestep.train.dataset_benchmark`.
     """
 
     def measure(elements: Any) -> Any:
@@ -168,32 +153,21 @@ def fed(function: Callable[..., Any], infeed: IPUInfeedQueue | None, num_first: 
     return flat, tf.nest.flatten(spec)
 
 
-class IPUOutfeedMode(enum.Enum):
-    """Whether a queue keeps all steps' values, or the last one's."""
-
-    ALL = "all"
-    LAST = "last"
+IPUOutfeedMode = enum.Enum("IPUOutfeedMode", {"ALL": "all", "LAST": "last"})
 
 
 @final
 class IPUOutfeedQueue:
     """Takes values out of a loop: `enqueue` in its body, `dequeue` outside.
 
-    Args:
-        outfeed_mode: ALL keeps each step's values, LAST those of the newest step.
-        device_ordinal: of the IPU's device, which is 0.
-        buffer_depth: 1 or more; it has no effect: the queue takes all.
-        options: no effect.
-    Raises: ValueError for another mode or depth.
+    Args: outfeed_mode: ALL keeps each step's values, LAST those of the newest step. arguments, options: no effect: it takes all.
+    Raises: ValueError for another mode.
     """
 
-    def __init__(
-        self, outfeed_mode: IPUOutfeedMode | None = None, device_ordinal: int | None = None, buffer_depth: int = 1, **options: Any
-    ) -> None:
+    def __init__(self, outfeed_mode: IPUOutfeedMode | None = None, *arguments: Any, **options: Any) -> None:
         mode = IPUOutfeedMode.ALL if outfeed_mode is None else outfeed_mode
         if not isinstance(mode, IPUOutfeedMode):
             raise ValueError(f"outfeed_mode is {mode!r}: it must be IPUOutfeedMode.ALL or IPUOutfeedMode.LAST")
-        whole_number("buffer_depth", buffer_depth, least=1)
         self._all = mode is IPUOutfeedMode.ALL
         self.queue = OutfeedQueue("all" if self._all else "last")
         self.structure: Structure = None
@@ -221,7 +195,7 @@ class IPUOutfeedQueue:
             raise ValueError("IPUOutfeedQueue.enqueue() was called outside of a loop's body: call it in the function given to loops.repeat")
         if any(sent.queue is self for sent in scope.sent):
             raise ValueError("IPUOutfeedQueue.enqueue() was called twice in one body: enqueue all values at once, as a tuple or dict")
-        scope.sent.append(Sent(self, flat))
+        scope.sent.append(Sent(self, v1.get_default_graph(), flat))
         self.will_get(tensors, flat)
         return tf.group(*flat, name="enqueue")
 
@@ -230,12 +204,9 @@ class IPUOutfeedQueue:
         self.structure, self.specs = structure, [tf.TensorSpec(each.shape, each.dtype) for each in tensors]
 
     def dequeue(self, wait_for_completion: bool = False) -> Structure:
-        """What programs have sent and nobody has taken yet.
+        """What programs have sent and nobody has taken yet: while one runs, what has been computed so far, or all of it if this waits.
 
-        In mode ALL each tensor has a leading axis of steps; with several replicas an axis of replicas follows. While a program runs it is
-        what has been computed so far.
-
-        Args: wait_for_completion: whether to wait for the end of a program that runs.
+        In mode ALL each tensor has a leading axis of steps; with several replicas an axis of replicas follows.
         Raises: ValueError if nothing sends to the queue; QueueError in mode LAST when there is nothing new.
         """
         if not self.specs:

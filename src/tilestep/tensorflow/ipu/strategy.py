@@ -18,27 +18,15 @@ from tilestep.tensorflow.untyped import Structure, tf
 class IPUStrategyV1:
     """Runs functions on the IPUs that `IPUConfig` has chosen. Keras models that are made in `scope()` train and infer there.
 
-    Args:
-        ipu_device, cpu_device: no effect: there is one device of each.
-        enable_dataset_iterators, enable_keras_extensions: no effect.
-    Raises: UnsupportedError for Keras 3.
+    Args: arguments, options: the original's; no effect. Raises: UnsupportedError for Keras 3.
     """
 
-    def __init__(
-        self,
-        ipu_device: str = "/device:IPU:0",
-        cpu_device: str = "/device:CPU:0",
-        enable_dataset_iterators: bool = True,
-        enable_keras_extensions: bool = True,
-    ) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         watch_functions()
         extend_keras()
         self._functions: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Function, list[Any]]]] = weakref.WeakKeyDictionary()
 
-    @property
-    def num_replicas_in_sync(self) -> int:
-        """1, as the original has it; `IPUConfig` divides the IPUs into replicas."""
-        return 1
+    num_replicas_in_sync = 1  # as the original has it; `IPUConfig` divides the IPUs into replicas
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[IPUStrategyV1]:
@@ -54,13 +42,8 @@ class IPUStrategyV1:
         A loop over `tf.range` that takes `next(iterator)` or calls `IPUOutfeedQueue.enqueue` is one of the runtime. A function that does so
         without a loop is a step. It is traced again for arguments of other shapes, dtypes or Python values.
 
-        Args:
-            fn: a `tf.function`. Inside of another one that is being traced, any function.
-            args, kwargs: its arguments: tensors and arrays; iterators, models, numbers and other objects of Python.
-            options: no effect.
-        Returns: what it returns, as tensors.
-        Raises: ValueError for a function that is no `tf.function`; UnsupportedError for what XLA cannot lower; DatasetError when an
-            iterator ends.
+        Args: fn: a `tf.function`; inside of another one that is being traced, any function. options: no effect.
+        Raises: ValueError for another function; UnsupportedError for what XLA cannot lower; DatasetError when an iterator ends.
         """
         kwargs = dict(kwargs or {})
         if not tf.executing_eagerly():
@@ -71,9 +54,9 @@ class IPUStrategyV1:
                 "IPUStrategy.run(fn, ...) does not support eager execution: make fn a tf.function, or call strategy.run inside of one"
             )
         flat = tf.nest.flatten((list(args), kwargs))
-        values = [each for each in flat if _is_array(each)]
         key = tuple(map(_identity, flat))
         made = self._functions.setdefault(fn, {})
+        values = [tf.convert_to_tensor(each) for each in flat if _is_array(each)]
         if key not in made:
 
             def call(*tensors: Any) -> Any:
@@ -82,13 +65,11 @@ class IPUStrategyV1:
                 positional, named = tf.nest.pack_sequence_as((list(args), kwargs), leaves)
                 return function(*positional, **named)
 
-            specs = [tf.TensorSpec(each.shape, each.dtype) for each in map(tf.convert_to_tensor, values)]
-            program = Function(call, specs, node_name(function))
+            program = Function(call, [tf.TensorSpec(each.shape, each.dtype) for each in values], node_name(function))
             made[key] = program, [next((index for index, each in enumerate(flat) if each is one), one) for one in program.taken]
             program.taken.clear()
         program, places = made[key]
-        taken = [flat[place] if isinstance(place, int) else place for place in places]
-        return program([tf.convert_to_tensor(each).numpy() for each in values], taken)
+        return program([each.numpy() for each in values], [flat[place] if isinstance(place, int) else place for place in places])
 
 
 IPUStrategy = IPUStrategyV1

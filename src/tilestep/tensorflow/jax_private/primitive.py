@@ -34,37 +34,23 @@ Line = tuple[str, int]  # file, line
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lowered:
-    """A program in StableHLO, which is called as a JAX function.
+    """A program in StableHLO, which is called as a JAX function."""
 
-    Attributes:
-        module: its bytecode, whose function "main" is the program.
-        operands, results: what main takes and gives, with the dtypes inside of it, which may have 64 bits.
-        aliases: index of a result -> index of the operand of which it is the new value.
-        markers: (target, specs of operands) of those in it, in the order of the module.
-    """
-
-    module: bytes
-    operands: tuple[Spec, ...]
-    results: tuple[Spec, ...]
-    aliases: Mapping[int, int]
-    markers: tuple[tuple[str, tuple[Spec, ...]], ...]
+    module: bytes  # its bytecode, whose function "main" is the program
+    operands: Sequence[Spec]  # with the dtypes inside of it, which may have 64 bits
+    results: Sequence[Spec]
+    aliases: Mapping[int, int]  # index of a result -> index of the operand of which it is the new value
+    markers: Sequence[tuple[str, Sequence[Spec]]]  # (target, operands) of those in it, in the order of the module
 
     def __call__(self, operands: Sequence[Any], handler: Callable[[str], Handler]) -> list[Any]:
         """The results, with the dtypes that JAX has for them. Args: handler: what a marker is, by its target."""
         given = [jnp.asarray(operand, spec.dtype) for operand, spec in zip(operands, map(_outside, self.operands), strict=True)]
-        handled = tuple(
-            jax.make_jaxpr(handler(target))(*(jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs))
-            for target, specs in self.markers
-        )
+        handled = tuple(jax.make_jaxpr(handler(target))(*specs) for target, specs in self.markers)
         return list(_program_p.bind(*given, program=self, handled=handled))
 
 
 def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
-    """A serialised HLO module as StableHLO.
-
-    Args:
-        line_of: the line of the program's source that made a node, by the node's name; None for what is no node.
-    """
+    """A serialised HLO module as StableHLO. Args: line_of: the line that made a node, by the node's name; None for what is no node."""
     with _mlir.make_ir_context():
         module = _ir.Module.parse(_xla.mlir.hlo_to_stablehlo(hlo))
         for operation in list(_operations(module.operation)):
@@ -76,10 +62,10 @@ def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
         main = _ir.SymbolTable(module.operation)["main"]
         return Lowered(
             module=_mlir.module_to_bytecode(module),
-            operands=tuple(map(_spec, main.type.inputs)),
-            results=tuple(map(_spec, main.type.results)),
+            operands=list(map(_spec, main.type.inputs)),
+            results=list(map(_spec, main.type.results)),
             aliases=dict(_aliases(module)),
-            markers=tuple((_target(call), _operands(call)) for call in _marker_calls(module.operation)),
+            markers=[(_target(call), _operands(call)) for call in _marker_calls(module.operation)],
         )
 
 
@@ -108,8 +94,8 @@ def _target(call: Any) -> str:
     return str(_ir.StringAttr(call.attributes["call_target_name"]).value)
 
 
-def _operands(call: Any) -> tuple[Spec, ...]:
-    return tuple(_outside(_spec(value.type)) for value in call.operands)
+def _operands(call: Any) -> list[Spec]:
+    return [_outside(_spec(value.type)) for value in call.operands]
 
 
 def _with_line(location: Any, line_of: Callable[[str], Line | None]) -> Any:
@@ -152,6 +138,7 @@ def _lower(ctx: Any, *operands: Any, program: Lowered, handled: tuple[Any, ...])
     body = ctx.module_context.module.body
     before = {str(each.operation.attributes["sym_name"]) for each in body.operations}
     part = _ir.Module.parse(program.module)
+    kind = _ir.SymbolTable(part.operation)["main"].type
     name = _mlir.merge_mlir_modules(ctx.module_context.module, "tensorflow", part, dst_symtab=ctx.module_context.symbol_table)
     if handled:
         merged = [each for each in body.operations if str(each.operation.attributes["sym_name"]) not in before]
@@ -159,33 +146,28 @@ def _lower(ctx: Any, *operands: Any, program: Lowered, handled: tuple[Any, ...])
             _replace(ctx, call, jaxpr)
     call = _ir.Operation.create(
         "func.call",
-        results=list(map(_kind, program.results)),
-        operands=_converted(operands, program.operands),
+        results=kind.results,
+        operands=_converted(operands, kind.inputs),
         attributes={"callee": _ir.FlatSymbolRefAttr.get(name)},
     )
-    return _converted(call.results, list(map(_outside, program.results)))
+    return _converted(call.results, list(map(_kind, ctx.avals_out)))
 
 
 def _replace(ctx: Any, call: Any, jaxpr: Any) -> None:
     """Puts the code of a marker in the place of its call."""
     with _ir.InsertionPoint(call), call.location:
-        around = ctx.replace(primitive=None, avals_in=list(_operands(call)), avals_out=list(jaxpr.out_avals))
-        given = _converted(call.operands, _operands(call))
+        around = ctx.replace(primitive=None, avals_in=_operands(call), avals_out=list(jaxpr.out_avals))
+        given = _converted(call.operands, list(map(_kind, _operands(call))))
         (value,) = _mlir.core_call_lowering(around, *given, name=_target(call), call_jaxpr=jaxpr)
-        (value,) = _converted([value[0] if isinstance(value, tuple | list) else value], [_spec(call.results[0].type)])
+        (value,) = _converted([value[0] if isinstance(value, tuple | list) else value], [call.results[0].type])
     call.results[0].replace_all_uses_with(value)
     call.erase()
 
 
-def _converted(values: Sequence[Any], specs: Sequence[Spec]) -> list[Any]:
-    """The values with these dtypes."""
-    found: list[Any] = []
-    for value, spec in zip(values, specs, strict=True):
-        kind = _kind(spec)
-        found.append(
-            value if value.type == kind else _ir.Operation.create("stablehlo.convert", results=[kind], operands=[value]).results[0]
-        )
-    return found
+def _converted(values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
+    """The values with the dtypes of these MLIR types."""
+    pairs = zip(values, kinds, strict=True)
+    return [each if each.type == to else _ir.Operation.create("stablehlo.convert", [to], [each]).results[0] for each, to in pairs]
 
 
 _mlir.register_lowering(_program_p, _lower)

@@ -76,10 +76,7 @@ def watch_functions() -> None:
 
 @final
 class IteratorFeed:
-    """Elements of iterators, which live as long as others want them.
-
-    Args: iterators: from which a step takes, in its order; one may come twice.
-    """
+    """Elements of iterators, which live as long as others want them. A step takes from them in their order; one may come twice."""
 
     def __init__(self, iterators: Sequence[Any]) -> None:
         self.iterators: Final = [weakref.ref(each) for each in iterators]

@@ -8,27 +8,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf
+from tilestep.tensorflow.untyped import Graph, Operation, Tensor, TensorSpec, tf
 
 _func_graph: Final[Any] = import_module("tensorflow.python.framework.func_graph")
 _context: Final[Any] = import_module("tensorflow.python.eager.context")
 _ops: Final[Any] = import_module("tensorflow.python.framework.ops")
 _lift: Final[Any] = import_module("tensorflow.python.eager.lift_to_graph")
 _xla_ops: Final[Any] = import_module("tensorflow.compiler.tf2xla.ops.gen_xla_ops")
-_resources: Final[Any] = import_module("tensorflow.python.ops.gen_resource_variable_ops")
 _handle_data: Final[Any] = import_module("tensorflow.python.ops.handle_data_util")
 FuncGraph: Final[Any] = _func_graph.FuncGraph  # the graph of a function, below the current one: its variables are the latter's
-_autograph: Final[Any] = import_module("tensorflow.python.eager.polymorphic_function.autograph_util")
+func_graph_from_py_func: Final[Any] = _func_graph.func_graph_from_py_func  # as TensorFlow 2 makes it: side effects keep their order
+# The function with Python's loops and branches over tensors as those of a graph.
+with_graph_loops: Final[Any] = import_module("tensorflow.python.eager.polymorphic_function.autograph_util").py_func_from_autograph
 _control_flow: Final[Any] = import_module("tensorflow.python.ops.control_flow_ops")
 _OWN: Final = (os.sep + "tensorflow" + os.sep, os.sep + "tf_keras" + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _FREE: Final = ("Const", "ReadVariableOp")
 LOOPS: Final = ("While", "StatelessWhile")
 _NOT_OF_A_GRAPH: Final = ("_class", "_xla_inferred_shapes")
-
-
-def ordered_graph(name: str, build: Callable[[], Structure]) -> Graph:
-    """The graph of a function as TensorFlow 2 makes it: side effects keep their order."""
-    return _func_graph.func_graph_from_py_func(name, build, (), {})
 
 
 @contextlib.contextmanager
@@ -40,11 +36,6 @@ def for_xla() -> Iterator[None]:
         yield
     finally:
         context.Exit()
-
-
-def with_graph_loops(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with Python's loops and branches over tensors as those of a graph."""
-    return _autograph.py_func_from_autograph(function)
 
 
 def infers_shapes() -> bool:
@@ -93,17 +84,6 @@ def variable_spec(handle: Tensor) -> TensorSpec:
     """Shape and dtype of the variable of a handle."""
     data = _handle_data.get_handle_data(handle).shape_and_type[0]
     return tf.TensorSpec(tf.TensorShape(data.shape), tf.as_dtype(data.dtype))
-
-
-def read_variable(handle: Tensor) -> Tensor:
-    """The value of the variable of a handle; in a graph a node that reads it."""
-    spec = variable_spec(handle)
-    return tf.ensure_shape(_resources.read_variable_op(handle, spec.dtype), spec.shape)
-
-
-def assign_variable(handle: Tensor, value: Tensor) -> Operation:
-    """Assigns to the variable of a handle; in a graph a node that does so."""
-    return _resources.assign_variable_op(handle, value)
 
 
 def line_of(graph: Graph, name: str) -> tuple[str, int] | None:

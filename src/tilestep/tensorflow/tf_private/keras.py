@@ -175,7 +175,7 @@ def _function(model: Any, mode: str) -> Callable[[Any], Structure]:
 
 
 def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, replicas: int, outfeed: IPUOutfeedQueue | None) -> Function:
-    """A step of a model."""
+    """A step of a model, whose optimiser updates once for several of them."""
 
     def step() -> Structure:
         element = next(iterator)
@@ -187,27 +187,17 @@ def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, 
         outfeed.enqueue(result)
         return None
 
-    with _accumulating(model.optimizer, accumulation, replicas) if mode == "train" else contextlib.nullcontext():
+    with contextlib.ExitStack() as after:
+        if mode == "train" and accumulation.count > 1:
+            own, apply = vars(model.optimizer), model.optimizer.apply_gradients
+            factor = 1 / (accumulation.count * replicas) if accumulation.scale else 1
+            scaled = types.SimpleNamespace(apply_gradients=lambda pairs: apply([(each * factor, variable) for each, variable in pairs]))
+            accumulator = GradientAccumulationOptimizerV2(scaled, accumulation.count, **accumulation.options)
+            own["apply_gradients"] = lambda grads_and_vars, **options: accumulator.apply_gradients(grads_and_vars)
+            after.callback(own.pop, "apply_gradients")
         made = Function(step, (), f"{model.name}_{mode}")
     made.taken.clear()
     return made
-
-
-@contextlib.contextmanager
-def _accumulating(optimizer: Any, accumulation: _Accumulation, replicas: int) -> Iterator[None]:
-    """Inside, the optimiser updates once for several steps."""
-    if accumulation.count == 1:
-        yield
-        return
-    apply = optimizer.apply_gradients
-    factor = 1 / (accumulation.count * replicas) if accumulation.scale else 1
-    update = types.SimpleNamespace(apply_gradients=lambda pairs: apply([(gradient * factor, variable) for gradient, variable in pairs]))
-    accumulator = GradientAccumulationOptimizerV2(update, accumulation.count, **accumulation.options)
-    vars(optimizer)["apply_gradients"] = lambda grads_and_vars, **options: accumulator.apply_gradients(list(grads_and_vars))
-    try:
-        yield
-    finally:
-        del vars(optimizer)["apply_gradients"]
 
 
 def _set_gradient_accumulation_options(
@@ -218,13 +208,11 @@ def _set_gradient_accumulation_options(
     gradient_accumulation_count: int | None = None,
     **options: Any,
 ) -> None:
-    """Updates once for several steps.
+    """Updates once for several steps; `steps_per_execution` is a multiple of them times the replicas.
 
     Args:
-        gradient_accumulation_steps_per_replica: how many, 1 or more; `steps_per_execution` is a multiple of it times the replicas.
         experimental_normalize_gradients: whether gradients are divided by that product.
-        gradient_accumulation_reduction_method: SUM, MEAN or RUNNING_MEAN of the steps' gradients.
-        gradient_accumulation_count: the first one's former name.
+        gradient_accumulation_count: the steps' former name.
         options: of `GradientAccumulationOptimizerV2`.
     Raises: UnsupportedError for a model that was made outside of `IPUStrategy.scope()`.
     """

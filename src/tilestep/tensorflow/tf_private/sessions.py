@@ -24,10 +24,7 @@ _failures: Final[dict[int, BaseException]] = {}  # by the id of the session: wha
 
 
 def run_unseen(session: Session, fetches: Any, feed: dict[Any, Any] | None = None) -> Any:
-    """What `session.run` gives.
-
-    It has the calling thread alone: TensorFlow's own threads may all wait for functions that want this.
-    """
+    """What `session.run` gives, in the calling thread alone: TensorFlow's own threads may all wait for functions that want this."""
     return _run(session, fetches, feed, _IN_THIS_THREAD)
 
 
@@ -81,11 +78,6 @@ def _worker() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilestep_tensorflow")
 
 
-def _in_order(function: Callable[..., Any], *arguments: Any) -> Any:
-    with _order:
-        return function(*arguments)
-
-
 def node(
     graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], specs: Sequence[Any], name: str, *, beside: bool = False
 ) -> Any:
@@ -94,12 +86,13 @@ def node(
     One function runs at a time: what they dispatch has one order. A function runs in the thread that runs the session, whose line profiles
     name, or in one of ours if TensorFlow calls it in any of its own.
 
-    Args:
-        inputs: its tensors.
-        specs: what has the dtypes and shapes of its results.
-        beside: whether it runs in the thread that calls it while another one is busy.
+    Args: specs: dtypes and shapes of its results. beside: whether it runs in the thread that calls it while another one is busy.
     Returns: a list of its results; without any, the node.
     """
+
+    def in_order(*arguments: Any) -> Any:
+        with _order:
+            return function(*arguments)
 
     def call(number: Any, *arguments: Any) -> Any:
         session = _sessions[int(number)]
@@ -107,8 +100,8 @@ def node(
             if beside and _order.locked():
                 return function(session, *arguments)
             if _here.session is session:
-                return _in_order(function, session, *arguments)
-            return _worker().submit(_in_order, function, session, *arguments).result()
+                return in_order(session, *arguments)
+            return _worker().submit(in_order, session, *arguments).result()
         except BaseException as error:
             _failures[id(session)] = error
             raise
