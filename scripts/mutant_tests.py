@@ -256,7 +256,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
 
     plugin = Judge()
     files = list(dict.fromkeys(name.partition("::")[0] for name in wanted))
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={request['timeout_s']}"]
+    options = ["-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={request['timeout_s']}"]
     status = pytest.main([*options, *(["-x"] if request["first"] else []), *files], plugins=[plugin])
     return {"failed": failed, "passed": len(passed), "missing": getattr(plugin, "missing", []), "status": int(status)}
 
