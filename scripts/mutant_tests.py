@@ -4,8 +4,6 @@ To record needs Python 3.12 or newer: a line there costs nothing after its first
 test starts, imports this module by a .pth file, so it imports little. Lines are kept by key: a test, or what several tests share. That is
 a fixture of more than one test, or a file of `tests.recordings.once`. What a test shares is named beside its own lines.
 
-    python scripts/mutant_tests.py REQUEST ANSWER    runs the tests that a request names, in the folder of the tests
-
 PYTEST_DONT_REWRITE
 """
 
@@ -16,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -227,14 +225,14 @@ def _recorder() -> Any:
     return Recorder()
 
 
-def judge(request: dict[str, Any]) -> dict[str, Any]:
+def judge(tests: Sequence[str], *, first: bool, timeout_s: float) -> dict[str, Any]:
     """Runs tests in the order in which they are named, and ends with the first that fails if `first` is set.
 
-    Returns: the tests that failed, how many passed, those that were not found, and pytest's exit status.
+    Returns: the tests that failed, how many passed, and pytest's exit status.
     """
     import pytest
 
-    wanted = {name: place for place, name in enumerate(request["tests"])}
+    wanted = {name: place for place, name in enumerate(tests)}
     failed: list[str] = []
     passed: set[str] = set()
 
@@ -246,7 +244,6 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
         @pytest.hookimpl(trylast=True)
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
             items[:] = sorted((item for item in items if item.nodeid in wanted), key=lambda item: wanted[item.nodeid])
-            self.missing = sorted(wanted.keys() - {item.nodeid for item in items})
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and report.nodeid not in failed:
@@ -254,16 +251,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
             if report.when == "teardown" and report.nodeid not in failed:
                 passed.add(report.nodeid)
 
-    plugin = Judge()
     files = list(dict.fromkeys(name.partition("::")[0] for name in wanted))
-    options = ["-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={request['timeout_s']}"]
-    status = pytest.main([*options, *(["-x"] if request["first"] else []), *files], plugins=[plugin])
-    return {"failed": failed, "passed": len(passed), "missing": getattr(plugin, "missing", []), "status": int(status)}
-
-
-if __name__ == "__main__":
-    import resource
-
-    sys.path.pop(0)  # this folder, which tests do not see
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
-    Path(sys.argv[2]).write_text(json.dumps(judge(json.loads(Path(sys.argv[1]).read_text()))))
+    options = ["-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={timeout_s}"]
+    status = pytest.main([*options, *(["-x"] if first else []), *files], plugins=[Judge()])
+    return {"failed": failed, "passed": len(passed), "status": int(status)}

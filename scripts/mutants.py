@@ -17,10 +17,13 @@ files, and `run` goes on where it was left. In a later commit it asks again what
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
+import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -29,7 +32,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain, groupby, islice, zip_longest
+from itertools import accumulate, chain, groupby, islice, pairwise, zip_longest
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +42,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from scripts.mutant_sites import Site, drawn, sites  # noqa: E402
+from scripts.mutant_tests import MOST_BYTES, judge  # noqa: E402
 
 SEEDS: Final = (20_611, 73_939)
 PAGE: Final = "views/assets"  # the page's JavaScript, an area of its own
@@ -50,7 +55,8 @@ SOURCES: Final = "src/tilestep"
 RESULT: Final = ROOT / "benchmarks" / "results" / "mutants.json"
 TESTS: Final = Path(__file__).with_name("mutant_tests.py")
 PYTHON: Final = ".venv-newest/bin/python"  # of the checkout
-FIRST_CPU_S, FIRST_TESTS = 8.0, 60  # of the tests that run first: most mutants end there
+FORKED: Final = multiprocessing.get_context("fork")
+STAGES_CPU_S: Final = (1.5, 6.0, math.inf)  # of the tests of a mutant: most end with the first
 HANG_WALL_S: Final = 200  # of one test
 VALIDATED: Final = 8  # mutants whose killers are run together without a mutant
 OTHERS_SETTINGS: Final = re.compile("(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*|PYTHON(PATH|HOME|WARNINGS|DONTWRITEBYTECODE)")
@@ -82,6 +88,7 @@ class Lines:
 
     def __init__(self, folder: Path, wanted: Iterable[Site]) -> None:
         self.cpu_s: dict[str, float] = {}  # by test
+        self.sharing: set[str] = set()  # tests that need what several share, whose time is in none's
         own_cpu_s: Counter[str] = Counter()  # of processes that a test has started
         self._keys: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._of_file: dict[str, set[str]] = defaultdict(set)
@@ -96,6 +103,8 @@ class Lines:
                 self.cpu_s[key] = record["self"] + record["child"]
             for shared in record.get("uses", ()):
                 self._users[shared].add(key)
+                if shared != "fixture ::tmp_path_factory":
+                    self.sharing.add(key)
             for file in record["files"].keys() & numbers.keys():
                 bits = int(record["files"][file], 16)
                 self._of_file[file].add(key)
@@ -131,20 +140,23 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site) -> list[str]:
-    """Likely killers first: tests of the module, of its folder, of its area, others; of each the quick ones."""
+def in_order(tests: Iterable[str], lines: Lines, site: Site) -> list[str]:
+    """Likely killers first: tests of the module, of its folder, of its area, others; of each the quick ones, and of a function some."""
     inner = Path(site.path.removeprefix(f"{SOURCES}/"))
+    cases = Counter[str]()
 
-    def key(test: str) -> tuple[int, float, str]:
-        file = Path(test.partition("::")[0])
+    def key(test: str) -> tuple[int, bool, float]:
+        name = test.partition("[")[0]
+        file = Path(name.partition("::")[0])
         near = [
             inner.stem in file.stem,
             Path("tests/unit", inner.parent) in file.parents,
             Path("tests/unit", inner.parts[0]) in file.parents,
         ]
-        return [*near, True].index(True), cpu_s[test], test
+        cases[name] += 1
+        return [*near, True].index(True), test in lines.sharing, lines.cpu_s[test] * cases[name]
 
-    return sorted(tests, key=key)
+    return sorted(sorted(tests, key=lambda test: (lines.cpu_s[test], test)), key=key)
 
 
 class Checkout:
@@ -184,39 +196,48 @@ class Checkout:
 
     def run(self, tests: Sequence[str], *, first: bool) -> dict[str, Any]:
         """What `judge` of scripts/mutant_tests.py answers. A run that is too long, or dies, has one failure, which says so."""
-        request, answer = self.folder / "request.json", self.folder / "answer.json"
-        request.write_text(json.dumps({"tests": tests, "first": first, "timeout_s": HANG_WALL_S}), encoding="utf-8")
-        answer.unlink(missing_ok=True)
-        words = (self.tree / PYTHON, TESTS, request, answer)
-        with (self.folder / "output.txt").open("w") as output:
-            process = subprocess.Popen(words, cwd=self.tree, env=environ(), stdout=output, stderr=output, start_new_session=True)
-            try:
-                process.wait(HANG_WALL_S * 10)
-            except subprocess.TimeoutExpired:
+        answer, writer = FORKED.Pipe(duplex=False)
+        process = FORKED.Process(target=self._answer, args=(writer, tests, first))
+        process.start()
+        writer.close()
+        try:
+            if not answer.poll(HANG_WALL_S * 10):
                 return {"failed": ["(it hangs)"], "passed": 0}
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if not answer.exists():
+            answered = answer.recv()
+        except EOFError:
             return {"failed": ["(it crashes)"], "passed": 0}
-        answered = json.loads(answer.read_text(encoding="utf-8"))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
         return answered if answered["failed"] or answered["status"] in (0, 5) else {**answered, "failed": ["(no test starts)"]}
+
+    def _answer(self, writer: Connection, tests: Sequence[str], first: bool) -> None:
+        """In a process of its own, with packages that are imported already and the checkout's code."""
+        os.setsid()
+        os.chdir(self.tree)
+        sys.path.remove(str(ROOT))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+            del sys.modules[name]
+        with (self.folder / "output.txt").open("w") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+        writer.send(judge(tests, first=first, timeout_s=HANG_WALL_S))
 
     def judged(self, site: Site, lines: Lines, budget_cpu_s: float) -> dict[str, Any]:
         """Runs the tests of a site's line until one fails, or the next would be beyond the budget."""
-        tests = in_order(lines.tests(site) - self._broken, lines.cpu_s, site)
+        tests = in_order(lines.tests(site) - self._broken, lines, site)
         spent = list(accumulate(lines.cpu_s[test] for test in tests))
-        some = max(sum(total <= min(FIRST_CPU_S, budget_cpu_s) for total in spent[:FIRST_TESTS]), 1)
-        most = sum(total <= budget_cpu_s for total in spent)
+        ends = [sum(total <= min(most, budget_cpu_s) for total in spent) for most in STAGES_CPU_S]
         facts = {"tests": len(tests), "ran": 0}
         with self.mutated(site):
-            for stage in filter(None, (tests[:some], tests[some:most])):
-                answer = self.run(stage, first=True)
+            for begin, end in pairwise([0, *ends]):
+                answer = self.run(tests[begin:end], first=True) if begin < end else {"failed": [], "passed": 0}
                 facts["ran"] += answer["passed"]
                 if answer["failed"]:
                     return {"outcome": "killed", "by": answer["failed"][0], **facts}
-        return {"outcome": "survived" if most == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
+        return {"outcome": "survived" if ends[-1] == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
 
     def all_judged(self, mutants: Sequence[Mutant], lines: Lines, budget_cpu_s: float) -> Iterator[list[tuple[Mutant, dict[str, Any]]]]:
         """Mutants with their outcomes. A killer that fails without a mutant too is none, and the mutant is judged anew."""
@@ -251,6 +272,11 @@ def cover(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    """With the checkout's Python, in which tests run."""
+    if Path(sys.executable) != options.folder / "tree" / PYTHON:
+        os.execve(options.folder / "tree" / PYTHON, [PYTHON, *sys.argv], environ())
+    for name in ("jax", "onnx", "pytest"):
+        importlib.import_module(name)
     checkout = Checkout(options.folder)
     checkout.restore()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -260,7 +286,7 @@ def run(options: argparse.Namespace) -> None:
         [Mutant(seed=seed, area=area, site=site) for site in islice(filter(lines.tests, some), EACH)]
         for (seed, area), some in found.items()
     )
-    in_turn = [mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None]
+    in_turn = {mutant.site: mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None}
     known = checkout.outcomes()
     commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=checkout.tree, text=True).strip()
 
@@ -271,7 +297,9 @@ def run(options: argparse.Namespace) -> None:
         return facts.get("outcome") != "killed" and (more or facts["commit"] != commit)
 
     until = time.monotonic() + options.hours * 3600
-    asked = [mutant for mutant in in_turn if is_open(mutant)][: options.limit]
+    asked = [mutant for mutant in in_turn.values() if is_open(mutant)][: options.limit]
+    if checkout.run(quick := [min(lines.cpu_s, key=lambda test: lines.cpu_s[test])], first=True)["passed"] != 1:
+        sys.exit(f"without a mutant, {quick[0]} does not pass: {checkout.folder / 'output.txt'} says why")
     for batch in checkout.all_judged(asked, lines, options.budget):
         with checkout.kept.open("a", encoding="utf-8") as file:
             for mutant, facts in batch:
