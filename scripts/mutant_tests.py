@@ -42,7 +42,8 @@ def record(folder: str, sources: str) -> None:
         return monitoring.DISABLE
 
     monitoring.register_callback(TOOL, monitoring.events.LINE, line)
-    get_code, leave = SourceFileLoader.get_code, os._exit
+    get_code, leave, move = SourceFileLoader.get_code, os._exit, os.chdir
+    begun = os.environ.get(KEY, "")
 
     def watched(self: SourceFileLoader, name: str) -> Any:
         code = get_code(self, name)
@@ -54,11 +55,21 @@ def record(folder: str, sources: str) -> None:
         end()
         leave(status)
 
+    def moved(path: Any) -> None:
+        """So programs of tests/in_turn.py begin and end: one process runs those of several tests, and is killed."""
+        nonlocal begun
+        move(path)
+        if "pytest" not in sys.modules:
+            _write(begun)
+            begun = os.environ.get(KEY, "")
+            _restart()
+
     def end() -> None:
         _write(own=round(time.process_time(), 4))
 
     SourceFileLoader.get_code = watched  # type: ignore[method-assign]
     os._exit = left  # type: ignore[assignment]
+    os.chdir = moved
     atexit.register(end)
     os.register_at_fork(after_in_child=_restart)
 
@@ -76,7 +87,7 @@ def _restart() -> None:
     sys.monitoring.restart_events()
 
 
-def _write(**facts: Any) -> None:
+def _write(key: str | None = None, **facts: Any) -> None:
     """Appends what has been seen since the last time: the lines of each file as the bits of a number."""
     global _seen
     seen, _seen = _seen, set()
@@ -85,7 +96,9 @@ def _write(**facts: Any) -> None:
         name = name.removeprefix(_sources)
         files[name] = files.get(name, 0) | 1 << number
     if files or facts:
-        text = json.dumps({"key": os.environ.get(KEY, ""), **facts, "files": {name: f"{bits:x}" for name, bits in files.items()}})
+        text = json.dumps(
+            {"key": os.environ.get(KEY, "") if key is None else key, **facts, "files": {name: f"{bits:x}" for name, bits in files.items()}}
+        )
         with open(os.path.join(_folder, f"{os.getpid()}.jsonl"), "a") as file:
             file.write(text + "\n")
 
