@@ -2,6 +2,7 @@
 """Seeded mutants of the program text, and which of them the fast run finds.
 
     scripts/mutants.py cover    records which lines each test executes
+    scripts/mutants.py missed   prints lines of functions that no test executes
     scripts/mutants.py run      makes mutants one by one, and runs the tests that execute their line until one fails
     scripts/mutants.py show     prints what has been found so far, and keeps it in benchmarks/results/mutants.json
 
@@ -35,6 +36,7 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate, chain, groupby, islice, pairwise, zip_longest
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -271,6 +273,27 @@ def cover(options: argparse.Namespace) -> None:
         begins.unlink()
 
 
+def missed(options: argparse.Namespace) -> None:
+    seen: dict[str, int] = defaultdict(int)
+    for record in chain.from_iterable(map(records, sorted((options.folder / "lines").glob("*.jsonl")))):
+        for name, bits in record["files"].items():
+            seen[name] |= int(bits, 16)
+    sources = options.folder / "tree" / SOURCES
+    for path in sorted(sources.rglob("*.py")):
+        text, name = path.read_text(encoding="utf-8"), str(path.relative_to(sources))
+        for number in sorted(set(of_functions(compile(text, name, "exec")))):
+            if not seen[name] >> number & 1:
+                print(f"{name}:{number}: {text.splitlines()[number - 1].strip()}")
+
+
+def of_functions(code: CodeType) -> Iterator[int]:
+    """The numbers of the lines in a file's functions, but for those at which they begin."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from (number for *_, number in inner.co_lines() if number and number != inner.co_firstlineno)
+            yield from of_functions(inner)
+
+
 def run(options: argparse.Namespace) -> None:
     """With the checkout's Python, in which tests run."""
     if Path(sys.executable) != options.folder / "tree" / PYTHON:
@@ -335,8 +358,8 @@ def main() -> None:
         "--folder", type=lambda name: Path(name).absolute(), default=ROOT / "build" / "mutants", help="of the checkout and of records"
     )
     commands = parser.add_subparsers(required=True)
-    acts = {act.__name__: commands.add_parser(act.__name__) for act in (cover, run, show)}
-    for name, act in (("cover", cover), ("run", run), ("show", show)):
+    acts = {act.__name__: commands.add_parser(act.__name__) for act in (cover, missed, run, show)}
+    for name, act in (("cover", cover), ("missed", missed), ("run", run), ("show", show)):
         acts[name].set_defaults(act=act)
     acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
     acts["run"].add_argument("--seed", nargs="+", type=int, default=SEEDS)
