@@ -334,8 +334,7 @@ def run(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     rows = sorted(
-        ({key: value for key, value in facts.items() if key != "budget_cpu_s"} for facts in Checkout(options.folder).outcomes().values()),
-        key=lambda row: (AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"]),
+        Checkout(options.folder).outcomes().values(), key=lambda row: (AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"])
     )
     counts = []
     for area, some in groupby(rows, key=lambda row: row["area"]):

@@ -53,7 +53,6 @@ def test_a_gru_may_reset_after_the_product(options: dict[str, Any]) -> None:
     check("GRU", inputs("GRU", "reverse", full=False)[:3], direction="reverse", **options)
 
 
-@pytest.mark.slow
 @each(
     "function",
     ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"],
