@@ -342,11 +342,8 @@ def show(options: argparse.Namespace) -> None:
         counts.append({"area": area, "mutants": outcomes.total(), **outcomes})
         print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
     found = Counter(row["outcome"] for row in rows)
-    judged = found["killed"] + found["survived"]
-    share = found["killed"] / judged if judged else None
-    print(f"of {judged} mutants that were judged, the fast run kills {share or 0:.1%}")
-    question = "Which seeded mutants of the program text does the fast run find?"
-    result = {"question": question, "share_killed": share, "areas": counts}
+    print(f"of {found.total()} mutants the fast run kills {found['killed']}; {found['survived']} survive all tests of their line")
+    result = {"question": "Which seeded mutants of the program text does the fast run find?", **found, "areas": counts}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
