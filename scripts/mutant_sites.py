@@ -6,10 +6,10 @@ A site lies on one line; `drawn` says where, and the text before and after. Mess
 from __future__ import annotations
 
 import ast
-import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import chain, pairwise, zip_longest
 from typing import Final, Literal, get_args
 
@@ -59,7 +59,7 @@ class Site:
     """One edit of one line."""
 
     path: str  # from the project's root
-    line: int  # from 1
+    line: int = field(compare=False)  # from 1
     function: str  # the functions and classes around it, with dots; empty: none, or not known
     kind: Kind
     before: str  # the whole line
@@ -189,22 +189,16 @@ def sites(files: Mapping[str, str]) -> list[Site]:
     return list(chain.from_iterable(finders[path[-3:]](path, text) for path, text in sorted(files.items()) if path[-3:] in finders))
 
 
-def located(site: Site, text: str) -> Site | None:
-    """Where a site is in a later text of its file: the nearest with the same line and edit, first of its function. None: it is gone."""
-    same = [each for each in sites({site.path: text}) if (each.kind, each.before, each.after) == (site.kind, site.before, site.after)]
-    return min(same, key=lambda each: (each.function != site.function, abs(each.line - site.line)), default=None)
+def drawn(found: Iterable[Site], seed: int) -> list[Site]:
+    """Sites as a seed draws them: of each kind in turn, and of a line once. What stands beside a site does not move it."""
 
+    def chance(site: Site) -> bytes:
+        return sha256(f"{seed} {site.path} {site.function} {site.before} {site.after}".encode()).digest()
 
-def drawn(found: Iterable[Site], seed: str) -> list[Site]:
-    """Sites in the order in which a seed draws them: of each kind in turn, and of a line once."""
-    chance = random.Random(seed)
-    by_kind: dict[Kind, list[Site]] = {kind: [] for kind in get_args(Kind)}
-    for site in found:
-        by_kind[site.kind].append(site)
-    for each in by_kind.values():
-        chance.shuffle(each)
+    mixed = sorted(dict.fromkeys(found), key=chance)
+    by_kind = ([site for site in mixed if site.kind == kind] for kind in get_args(Kind))
     first: dict[tuple[str, int], Site] = {}
-    for site in chain.from_iterable(zip_longest(*by_kind.values())):
+    for site in chain.from_iterable(zip_longest(*by_kind)):
         if site is not None:
             first.setdefault((site.path, site.line), site)
     return list(first.values())

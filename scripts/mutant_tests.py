@@ -4,8 +4,6 @@ To record needs Python 3.12 or newer: a line there costs nothing after its first
 test starts, imports this module by a .pth file, so it imports little. Lines are kept by key: a test, or what several tests share. That is
 a fixture of more than one test, or a file of `tests.recordings.once`. What a test shares is named beside its own lines.
 
-    python scripts/mutant_tests.py REQUEST ANSWER    runs the tests that a request names, in the folder of the tests
-
 PYTEST_DONT_REWRITE
 """
 
@@ -16,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,8 @@ def record(folder: str, sources: str) -> None:
         return monitoring.DISABLE
 
     monitoring.register_callback(TOOL, monitoring.events.LINE, line)
-    get_code, leave = SourceFileLoader.get_code, os._exit
+    get_code, leave, move = SourceFileLoader.get_code, os._exit, os.chdir
+    begun = os.environ.get(KEY, "")
 
     def watched(self: SourceFileLoader, name: str) -> Any:
         code = get_code(self, name)
@@ -56,11 +55,21 @@ def record(folder: str, sources: str) -> None:
         end()
         leave(status)
 
+    def moved(path: Any) -> None:
+        """So programs of tests/in_turn.py begin and end: one process runs those of several tests, and is killed."""
+        nonlocal begun
+        move(path)
+        if "pytest" not in sys.modules:
+            _write(begun)
+            begun = os.environ.get(KEY, "")
+            _restart()
+
     def end() -> None:
         _write(own=round(time.process_time(), 4))
 
     SourceFileLoader.get_code = watched  # type: ignore[method-assign]
     os._exit = left  # type: ignore[assignment]
+    os.chdir = moved
     atexit.register(end)
     os.register_at_fork(after_in_child=_restart)
 
@@ -78,7 +87,7 @@ def _restart() -> None:
     sys.monitoring.restart_events()
 
 
-def _write(**facts: Any) -> None:
+def _write(key: str | None = None, **facts: Any) -> None:
     """Appends what has been seen since the last time: the lines of each file as the bits of a number."""
     global _seen
     seen, _seen = _seen, set()
@@ -87,7 +96,9 @@ def _write(**facts: Any) -> None:
         name = name.removeprefix(_sources)
         files[name] = files.get(name, 0) | 1 << number
     if files or facts:
-        text = json.dumps({"key": os.environ.get(KEY, ""), **facts, "files": {name: f"{bits:x}" for name, bits in files.items()}})
+        text = json.dumps(
+            {"key": os.environ.get(KEY, "") if key is None else key, **facts, "files": {name: f"{bits:x}" for name, bits in files.items()}}
+        )
         with open(os.path.join(_folder, f"{os.getpid()}.jsonl"), "a") as file:
             file.write(text + "\n")
 
@@ -227,14 +238,14 @@ def _recorder() -> Any:
     return Recorder()
 
 
-def judge(request: dict[str, Any]) -> dict[str, Any]:
+def judge(tests: Sequence[str], *, first: bool, timeout_s: float) -> dict[str, Any]:
     """Runs tests in the order in which they are named, and ends with the first that fails if `first` is set.
 
-    Returns: the tests that failed, how many passed, those that were not found, and pytest's exit status.
+    Returns: the tests that failed, how many passed, and pytest's exit status.
     """
     import pytest
 
-    wanted = {name: place for place, name in enumerate(request["tests"])}
+    wanted = {name: place for place, name in enumerate(tests)}
     failed: list[str] = []
     passed: set[str] = set()
 
@@ -246,7 +257,6 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
         @pytest.hookimpl(trylast=True)
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
             items[:] = sorted((item for item in items if item.nodeid in wanted), key=lambda item: wanted[item.nodeid])
-            self.missing = sorted(wanted.keys() - {item.nodeid for item in items})
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and report.nodeid not in failed:
@@ -254,16 +264,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
             if report.when == "teardown" and report.nodeid not in failed:
                 passed.add(report.nodeid)
 
-    plugin = Judge()
     files = list(dict.fromkeys(name.partition("::")[0] for name in wanted))
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={request['timeout_s']}"]
-    status = pytest.main([*options, *(["-x"] if request["first"] else []), *files], plugins=[plugin])
-    return {"failed": failed, "passed": len(passed), "missing": getattr(plugin, "missing", []), "status": int(status)}
-
-
-if __name__ == "__main__":
-    import resource
-
-    sys.path.pop(0)  # this folder, which tests do not see
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
-    Path(sys.argv[2]).write_text(json.dumps(judge(json.loads(Path(sys.argv[1]).read_text()))))
+    options = ["-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider", "--tb=no", "--no-header", f"--timeout={timeout_s}"]
+    status = pytest.main([*options, *(["-x"] if first else []), *files], plugins=[Judge()])
+    return {"failed": failed, "passed": len(passed), "status": int(status)}

@@ -1,59 +1,64 @@
 #!/usr/bin/env python3
 """Seeded mutants of the program text, and which of them the fast run finds.
 
-    scripts/mutants.py draw     prints what the first seed draws
-    scripts/mutants.py cover    records which lines each test executes, with Python 3.12 or newer
+    scripts/mutants.py cover    records which lines each test executes
+    scripts/mutants.py missed   prints lines of functions that no test executes
     scripts/mutants.py run      makes mutants one by one, and runs the tests that execute their line until one fails
     scripts/mutants.py show     prints what has been found so far, and keeps it in benchmarks/results/mutants.json
 
-Files are those of build/mutants: `tree` is a checkout of its own, whose files are changed, with environments:
+Files are those of build/mutants: `tree` is a checkout of its own, whose files are changed, with Python 3.12 or newer:
 
     git worktree add --detach build/mutants/tree main
-    make -C build/mutants/tree .venv/.ready-test
-    make -C build/mutants/tree PYTHON=python3.13 .venv-python3.13/.ready-test
+    make -C build/mutants/tree .venv-newest/.ready-test
 
-Both need the same version of JAX. Mutants are drawn from the text of a commit whose run of 40 CPU minutes is known to find faults
-(scripts/mutant_sites.py), from lines that some test executes. `cover` and `run` append to files, and `run` goes on where it was left.
+Mutants are drawn from the text of the checkout (scripts/mutant_sites.py), from lines that some test executes. `cover` and `run` append to
+files, and `run` goes on where it was left. In a later commit it asks again what no test has found.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import io
+import importlib
 import json
+import math
+import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from itertools import accumulate, chain, groupby, islice, zip_longest
+from dataclasses import asdict, dataclass
+from itertools import accumulate, chain, groupby, islice, pairwise, zip_longest
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from scripts.mutant_sites import Site, drawn, located, sites  # noqa: E402
+from scripts.mutant_sites import Site, drawn, sites  # noqa: E402
+from scripts.mutant_tests import MOST_BYTES, judge  # noqa: E402
 
-REFERENCE: Final = "1e01c6d"
-FIRST_SEED, SECOND_SEED = 20_611, 73_939
-PAGE: Final = "report/assets"  # the page's JavaScript, an area of its own
-# folders of the reference
-AREAS: Final = ("machine", "program", "cost", "plan", "sim", "record", "report", "cli", "train", "onnx", "popart", "pjrt/programs", PAGE)
-EACH: Final = 25  # mutants of an area
+SEEDS: Final = (20_611, 73_939)
+PAGE: Final = "views/assets"  # the page's JavaScript, an area of its own
+AREAS: Final = (
+    *("machine", "program", "cost", "plan", "sim", "recording", "figures", "advice", "views"),
+    *("cli", "train", "onnx", "popart", "pjrt/programs", PAGE),
+)
+EACH: Final = 13  # mutants of an area and a seed
 SOURCES: Final = "src/tilestep"
 RESULT: Final = ROOT / "benchmarks" / "results" / "mutants.json"
 TESTS: Final = Path(__file__).with_name("mutant_tests.py")
-FAST: Final = "not slow"  # what the fast run is
-FIRST_CPU_S, FIRST_TESTS = 15.0, 150  # of the tests that run first: most mutants end there
+PYTHON: Final = ".venv-newest/bin/python"  # of the checkout
+FORKED: Final = multiprocessing.get_context("fork")
+STAGES_CPU_S: Final = (1.5, 6.0, math.inf)  # of the tests of a mutant: most end with the first
 HANG_WALL_S: Final = 200  # of one test
 VALIDATED: Final = 8  # mutants whose killers are run together without a mutant
 OTHERS_SETTINGS: Final = re.compile("(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*|PYTHON(PATH|HOME|WARNINGS|DONTWRITEBYTECODE)")
@@ -61,7 +66,7 @@ OTHERS_SETTINGS: Final = re.compile("(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*|PYTHON(PA
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A site of the reference's text, and where it was drawn."""
+    """A site, and where it was drawn."""
 
     seed: int
     area: str
@@ -73,41 +78,35 @@ def environ() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)} | {"PAGE_CHECKS": "required"}
 
 
-@functools.cache
-def reference_texts() -> Mapping[str, str]:
-    """The package's text at the reference, by path."""
-    archive = subprocess.run(("git", "archive", REFERENCE, SOURCES), cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        wanted = [member for member in tar if member.name.endswith((".py", ".js"))]
-        return {member.name: file.read().decode() for member in wanted if (file := tar.extractfile(member)) is not None}
-
-
-def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
+def drawn_of(area: str, seed: int, tree: Path) -> list[Site]:
     """The sites of an area, in the order in which a seed draws them. Decorators are left out: `frozen` of `@dataclass` is for types."""
-    ending = ".js" if area == PAGE else ".py"
-    of_area = {path: text for path, text in texts.items() if path.startswith(f"{SOURCES}/{area}/") and path.endswith(ending)}
-    return [site for site in drawn(sites(of_area), f"{seed} {area}") if not site.before.lstrip().startswith("@")]
+    paths = (tree / SOURCES / area).rglob("*.js" if area == PAGE else "*.py")
+    texts = {str(path.relative_to(tree)): path.read_text(encoding="utf-8") for path in paths}
+    return [site for site in drawn(sites(texts), seed) if not site.before.lstrip().startswith("@")]
 
 
 class Lines:
     """Which tests execute lines that are asked for, and what each test takes."""
 
-    def __init__(self, folder: Path, wanted: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, folder: Path, wanted: Iterable[Site]) -> None:
         self.cpu_s: dict[str, float] = {}  # by test
+        self.sharing: set[str] = set()  # tests that need what several share, whose time is in none's
         own_cpu_s: Counter[str] = Counter()  # of processes that a test has started
         self._keys: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._of_file: dict[str, set[str]] = defaultdict(set)
         self._users: dict[str, set[str]] = defaultdict(set)
         numbers: dict[str, set[int]] = defaultdict(set)
-        for path, line in wanted:
-            numbers[path.removeprefix(f"{SOURCES}/")].add(line)
+        for site in wanted:
+            numbers[site.path.removeprefix(f"{SOURCES}/")].add(site.line)
         for record in chain.from_iterable(map(records, sorted(folder.glob("*.jsonl")))):
             key = record["key"]
             own_cpu_s[key] += record.get("own", 0)
-            if "wall" in record:
+            if not record.get("failed", True):
                 self.cpu_s[key] = record["self"] + record["child"]
             for shared in record.get("uses", ()):
                 self._users[shared].add(key)
+                if shared != "fixture ::tmp_path_factory":
+                    self.sharing.add(key)
             for file in record["files"].keys() & numbers.keys():
                 bits = int(record["files"][file], 16)
                 self._of_file[file].add(key)
@@ -117,10 +116,10 @@ class Lines:
         for test in self.cpu_s:
             self.cpu_s[test] = max(self.cpu_s[test], own_cpu_s[test], 0.01)
 
-    def tests(self, path: str, line: int) -> set[str]:
-        """Those that execute a line. One that is executed when its file is imported counts for each test that executes some line there."""
-        file = path.removeprefix(f"{SOURCES}/")
-        keys = self._keys.get((file, line), set())
+    def tests(self, site: Site) -> set[str]:
+        """Those that execute its line. A line that runs when its file is imported counts for each test that executes some line there."""
+        file = site.path.removeprefix(f"{SOURCES}/")
+        keys = self._keys.get((file, site.line), set())
         return reached(keys | self._of_file[file] if "" in keys else keys, self._users) & self.cpu_s.keys()
 
 
@@ -143,52 +142,23 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-@functools.cache
-def moved(tree: Path) -> Mapping[str, str]:
-    """Where files of the reference are in a checkout that has given them other names."""
-    words = ("git", "diff", "--find-renames", "--diff-filter=R", "--name-status", REFERENCE, "HEAD", "--", SOURCES)
-    lines = subprocess.check_output(words, cwd=tree, text=True).splitlines()
-    return dict(tuple(line.split("\t")[1:3]) for line in lines)
-
-
-def place(tree: Path, site: Site) -> Site | None:
-    """Where a site of the reference is in a checkout."""
-    here = replace(site, path=moved(tree).get(site.path, site.path))
-    path = tree / here.path
-    return located(here, path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def mutants_of(seed: int, areas: Sequence[str], folder: Path) -> list[Mutant]:
-    """The first of each area that are on lines which a test executes; areas in turn."""
-    drawn_sites = {area: drawn_of(area, seed, reference_texts())[: 6 * EACH] for area in areas}
-    places = {site: place(folder / "tree", site) for found in drawn_sites.values() for site in found}
-    lines = Lines(folder / "lines", ((here.path, here.line) for here in places.values() if here is not None))
-
-    def is_executed(site: Site) -> bool:
-        here = places[site]
-        return here is not None and bool(lines.tests(here.path, here.line))
-
-    executed = (
-        [Mutant(seed=seed, area=area, site=site) for site in islice(filter(is_executed, found), EACH)]
-        for area, found in drawn_sites.items()
-    )
-    return [mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None]
-
-
-def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site, first: str) -> list[str]:
-    """Likely killers first: the one before, tests of the module, of its folder, of its area, others; of each the quick ones."""
+def in_order(tests: Iterable[str], lines: Lines, site: Site) -> list[str]:
+    """Likely killers first: tests of the module, of its folder, of its area, others; of each the quick ones, and of a function some."""
     inner = Path(site.path.removeprefix(f"{SOURCES}/"))
+    cases = Counter[str]()
 
-    def key(test: str) -> tuple[int, float, str]:
-        file = Path(test.partition("::")[0])
+    def key(test: str) -> tuple[int, bool, float]:
+        name = test.partition("[")[0]
+        file = Path(name.partition("::")[0])
         near = [
             inner.stem in file.stem,
             Path("tests/unit", inner.parent) in file.parents,
             Path("tests/unit", inner.parts[0]) in file.parents,
         ]
-        return (-1 if test == first else [*near, True].index(True), cpu_s[test], test)
+        cases[name] += 1
+        return [*near, True].index(True), test in lines.sharing, lines.cpu_s[test] * cases[name]
 
-    return sorted(tests, key=key)
+    return sorted(sorted(tests, key=lambda test: (lines.cpu_s[test], test)), key=key)
 
 
 class Checkout:
@@ -205,12 +175,6 @@ class Checkout:
         known = records(self.kept) if self.kept.exists() else iter(())
         return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in known}
 
-    def selected(self) -> set[str]:
-        """The fast run's tests, as they are now."""
-        words = (self.tree / ".venv/bin/python", "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", FAST)
-        collected = subprocess.run(words, cwd=self.tree, env=environ(), check=True, stdout=subprocess.PIPE, text=True).stdout
-        return set(collected.splitlines())
-
     def restore(self) -> None:
         """Undoes what a mutant has changed, also one of a run that was killed."""
         changed = subprocess.check_output(("git", "diff", "--name-only", "--", SOURCES), cwd=self.tree, text=True).split()
@@ -225,9 +189,8 @@ class Checkout:
         lines = path.read_text(encoding="utf-8").split("\n")
         lines[site.line - 1] = site.after
         path.write_text("\n".join(lines), encoding="utf-8")
-        os.utime(
-            path, ns=(0, time.time_ns() - 3_600_000_000_000)
-        )  # a time of its own, by which Python knows that what it has compiled is old
+        # a time of its own, by which Python knows that what it has compiled is old
+        os.utime(path, ns=(0, time.time_ns() - 3_600_000_000_000))
         try:
             yield
         finally:
@@ -235,53 +198,57 @@ class Checkout:
 
     def run(self, tests: Sequence[str], *, first: bool) -> dict[str, Any]:
         """What `judge` of scripts/mutant_tests.py answers. A run that is too long, or dies, has one failure, which says so."""
-        request, answer = self.folder / "request.json", self.folder / "answer.json"
-        request.write_text(json.dumps({"tests": tests, "first": first, "timeout_s": HANG_WALL_S}), encoding="utf-8")
-        answer.unlink(missing_ok=True)
-        words = (self.tree / ".venv/bin/python", TESTS, request.absolute(), answer.absolute())
-        with (self.folder / "output.txt").open("w") as output:
-            process = subprocess.Popen(words, cwd=self.tree, env=environ(), stdout=output, stderr=output, start_new_session=True)
-            try:
-                process.wait(HANG_WALL_S * 10)
-            except subprocess.TimeoutExpired:
+        answer, writer = FORKED.Pipe(duplex=False)
+        process = FORKED.Process(target=self._answer, args=(writer, tests, first))
+        process.start()
+        writer.close()
+        try:
+            if not answer.poll(HANG_WALL_S * 10):
                 return {"failed": ["(it hangs)"], "passed": 0}
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if not answer.exists():
+            answered = answer.recv()
+        except EOFError:
             return {"failed": ["(it crashes)"], "passed": 0}
-        answered = json.loads(answer.read_text(encoding="utf-8"))
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
         return answered if answered["failed"] or answered["status"] in (0, 5) else {**answered, "failed": ["(no test starts)"]}
 
-    def judged(self, mutant: Mutant, lines: Lines, selected: set[str], first: str, budget_cpu_s: float) -> dict[str, Any]:
-        """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
-        here = place(self.tree, mutant.site)
-        if here is None:
-            return {"outcome": "gone"}
-        tests = in_order((lines.tests(here.path, here.line) & selected) - self._broken, lines.cpu_s, here, first)
+    def _answer(self, writer: Connection, tests: Sequence[str], first: bool) -> None:
+        """In a process of its own, with packages that are imported already and the checkout's code."""
+        os.setsid()
+        os.chdir(self.tree)
+        sys.path.remove(str(ROOT))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+            del sys.modules[name]
+        with (self.folder / "output.txt").open("w") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+        writer.send(judge(tests, first=first, timeout_s=HANG_WALL_S))
+
+    def judged(self, site: Site, lines: Lines, budget_cpu_s: float) -> dict[str, Any]:
+        """Runs the tests of a site's line until one fails, or the next would be beyond the budget."""
+        tests = in_order(lines.tests(site) - self._broken, lines, site)
         spent = list(accumulate(lines.cpu_s[test] for test in tests))
-        some = sum(total <= min(FIRST_CPU_S, budget_cpu_s) for total in spent[:FIRST_TESTS])
-        most = sum(total <= budget_cpu_s for total in spent)
+        ends = [sum(total <= min(most, budget_cpu_s) for total in spent) for most in STAGES_CPU_S]
         facts = {"tests": len(tests), "ran": 0}
-        with self.mutated(here):
-            for stage in (tests[: max(some, 1)], tests[max(some, 1) : most]):
-                answer = self.run(stage, first=True) if stage else {"failed": [], "passed": 0}
+        with self.mutated(site):
+            for begin, end in pairwise([0, *ends]):
+                answer = self.run(tests[begin:end], first=True) if begin < end else {"failed": [], "passed": 0}
                 facts["ran"] += answer["passed"]
                 if answer["failed"]:
                     return {"outcome": "killed", "by": answer["failed"][0], **facts}
-        return {"outcome": "survived" if most == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
+        return {"outcome": "survived" if ends[-1] == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
 
-    def all_judged(
-        self, mutants: Sequence[Mutant], lines: Lines, selected: set[str], firsts: Mapping[Mutant, str], budget_cpu_s: float
-    ) -> Iterator[Any]:
+    def all_judged(self, mutants: Sequence[Mutant], lines: Lines, budget_cpu_s: float) -> Iterator[list[tuple[Mutant, dict[str, Any]]]]:
         """Mutants with their outcomes. A killer that fails without a mutant too is none, and the mutant is judged anew."""
         waiting = list(mutants)
         while waiting:
             batch, waiting = waiting[:VALIDATED], waiting[VALIDATED:]
             begin_wall = time.monotonic()
-            outcomes = [(mutant, self.judged(mutant, lines, selected, firsts.get(mutant, ""), budget_cpu_s)) for mutant in batch]
-            unknown = {facts["by"] for _, facts in outcomes if not facts.get("by", "(").startswith("(")} - self._good
+            outcomes = [(mutant, self.judged(mutant.site, lines, budget_cpu_s)) for mutant in batch]
+            unknown = {facts["by"] for _, facts in outcomes if "::" in facts.get("by", "")} - self._good
             self._broken |= unknown & set(self.run(sorted(unknown), first=False)["failed"]) if unknown else set()
             self._good |= unknown - self._broken
             print(f"{len(waiting)} wait; {len(batch)} took {time.monotonic() - begin_wall:.0f} s", file=sys.stderr, flush=True)
@@ -289,56 +256,74 @@ class Checkout:
             yield [(mutant, facts) for mutant, facts in outcomes if facts.get("by") not in self._broken]
 
 
-def draw(options: argparse.Namespace) -> None:
-    for area in options.area:
-        for site in drawn_of(area, options.seed, reference_texts())[:EACH]:
-            print(f"{site.path}:{site.line} {site.function} {site.kind}\n  - {site.before.strip()}\n  + {site.after.strip()}")
-
-
 def cover(options: argparse.Namespace) -> None:
-    tree = (options.folder / "tree").absolute()
-    folder = tree.with_name("lines")
+    tree = options.folder / "tree"
+    folder = options.folder / "lines"
     folder.mkdir(exist_ok=True)
-    python = tree / options.environment / "bin" / "python"
-    where = subprocess.check_output((python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"), text=True).strip()
+    where = subprocess.check_output((tree / PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"), text=True).strip()
     begins = Path(where, "mutant_tests.pth")
     begins.write_text(
         f"import sys; sys.path.insert(0, {str(TESTS.parent)!r}); import mutant_tests; sys.path.pop(0); "
         f"mutant_tests.record({str(folder)!r}, {str((tree / SOURCES).resolve())!r})\n"
     )
     try:
-        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", FAST)
-        subprocess.run((*words, *options.tests), cwd=tree, env=environ(), check=False)
+        words = (tree / PYTHON, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider")
+        subprocess.run((*words, "-m", "not slow", *options.tests), cwd=tree, env=environ(), check=False)
     finally:
         begins.unlink()
 
 
+def missed(options: argparse.Namespace) -> None:
+    seen: dict[str, int] = defaultdict(int)
+    for record in chain.from_iterable(map(records, sorted((options.folder / "lines").glob("*.jsonl")))):
+        for name, bits in record["files"].items():
+            seen[name] |= int(bits, 16)
+    sources = options.folder / "tree" / SOURCES
+    for path in sorted(sources.rglob("*.py")):
+        text, name = path.read_text(encoding="utf-8"), str(path.relative_to(sources))
+        for number in sorted(set(of_functions(compile(text, name, "exec")))):
+            if not seen[name] >> number & 1:
+                print(f"{name}:{number}: {text.splitlines()[number - 1].strip()}")
+
+
+def of_functions(code: CodeType) -> Iterator[int]:
+    """The numbers of the lines in a file's functions, but for those at which they begin."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from (number for *_, number in inner.co_lines() if number and number != inner.co_firstlineno)
+            yield from of_functions(inner)
+
+
 def run(options: argparse.Namespace) -> None:
-    checkout = Checkout(options.folder.absolute())
+    """With the checkout's Python, in which tests run."""
+    if Path(sys.executable) != options.folder / "tree" / PYTHON:
+        os.execve(options.folder / "tree" / PYTHON, [PYTHON, *sys.argv], environ())
+    for name in ("jax", "onnx", "pytest"):
+        importlib.import_module(name)
+    checkout = Checkout(options.folder)
     checkout.restore()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    places = {mutant: place(checkout.tree, mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
-    lines = Lines(checkout.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
-    selected = checkout.selected() & lines.cpu_s.keys()
+    found = {(seed, area): drawn_of(area, seed, checkout.tree)[: 6 * EACH] for area in options.area for seed in options.seed}
+    lines = Lines(checkout.folder / "lines", chain.from_iterable(found.values()))
+    executed = (
+        [Mutant(seed=seed, area=area, site=site) for site in islice(filter(lines.tests, some), EACH)]
+        for (seed, area), some in found.items()
+    )
+    in_turn = {mutant.site: mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None}
     known = checkout.outcomes()
-
-    def is_open(mutant: Mutant, site: Site | None) -> bool:
-        """Not judged yet, or its killer is gone, or there are more tests, or more may be spent."""
-        facts = known.get(mutant, {})
-        match facts.get("outcome"):
-            case "killed":
-                return "::" in facts["by"] and facts["by"] not in selected
-            case "survived" | "undecided" if site is not None:
-                more = facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget
-                return more or len(lines.tests(site.path, site.line) & selected) > facts["tests"]
-            case outcome:
-                return outcome is None
-
-    asked = [mutant for mutant, site in places.items() if is_open(mutant, site)][: options.limit]
-    firsts = {mutant: facts.get("by", "") for mutant, facts in known.items()}
     commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=checkout.tree, text=True).strip()
+
+    def is_open(mutant: Mutant) -> bool:
+        """Not found yet, and there is more to ask: more tests, or more may be spent, or a later text."""
+        facts = known.get(mutant, {"tests": -1})
+        more = len(lines.tests(mutant.site)) > facts["tests"] or facts.get("budget_cpu_s", math.inf) < options.budget
+        return facts.get("outcome") != "killed" and (more or facts["commit"] != commit)
+
     until = time.monotonic() + options.hours * 3600
-    for batch in checkout.all_judged(asked, lines, selected, firsts, options.budget):
+    asked = [mutant for mutant in in_turn.values() if is_open(mutant)][: options.limit]
+    if checkout.run(quick := [min(lines.cpu_s, key=lambda test: lines.cpu_s[test])], first=True)["passed"] != 1:
+        sys.exit(f"without a mutant, {quick[0]} does not pass: {checkout.folder / 'output.txt'} says why")
+    for batch in checkout.all_judged(asked, lines, options.budget):
         with checkout.kept.open("a", encoding="utf-8") as file:
             for mutant, facts in batch:
                 file.write(json.dumps({**asdict(mutant), **facts, "commit": commit}) + "\n")
@@ -349,20 +334,16 @@ def run(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> None:
     rows = sorted(
-        ({key: value for key, value in facts.items() if key != "budget_cpu_s"} for facts in Checkout(options.folder).outcomes().values()),
-        key=lambda row: (row["seed"], AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"]),
+        Checkout(options.folder).outcomes().values(), key=lambda row: (AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"])
     )
     counts = []
-    for (seed, area), some in groupby(rows, key=lambda row: (row["seed"], row["area"])):
-        outcomes = [row["outcome"] for row in some]
-        counts.append({"seed": seed, "area": area, "mutants": len(outcomes), **Counter(outcomes)})
+    for area, some in groupby(rows, key=lambda row: row["area"]):
+        outcomes = Counter(row["outcome"] for row in some)
+        counts.append({"area": area, "mutants": outcomes.total(), **outcomes})
         print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
     found = Counter(row["outcome"] for row in rows)
-    judged = found["killed"] + found["survived"]
-    share = found["killed"] / judged if judged else None
-    print(f"of {judged} mutants that were judged, the fast run kills {share or 0:.1%}")
-    question = "Which seeded mutants of the program text does the fast run find?"
-    result = {"question": question, "drawn_from": REFERENCE, "share_killed": share, "areas": counts}
+    print(f"of {found.total()} mutants the fast run kills {found['killed']}; {found['survived']} survive all tests of their line")
+    result = {"question": "Which seeded mutants of the program text does the fast run find?", **found, "areas": counts}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
@@ -370,20 +351,18 @@ def show(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--folder", type=Path, default=ROOT / "build" / "mutants", help="of the checkout and of records (default build/mutants)"
+        "--folder", type=lambda name: Path(name).absolute(), default=ROOT / "build" / "mutants", help="of the checkout and of records"
     )
     commands = parser.add_subparsers(required=True)
-    acts = {act.__name__: commands.add_parser(act.__name__) for act in (draw, cover, run, show)}
-    for name, act in (("draw", draw), ("cover", cover), ("run", run), ("show", show)):
+    acts = {act.__name__: commands.add_parser(act.__name__) for act in (cover, missed, run, show)}
+    for name, act in (("cover", cover), ("missed", missed), ("run", run), ("show", show)):
         acts[name].set_defaults(act=act)
-    for name in ("draw", "run"):
-        acts[name].add_argument("--seed", type=int, default=FIRST_SEED)
-        acts[name].add_argument("--area", nargs="+", choices=AREAS, default=AREAS)
-    acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the checkout (default %(default)s)")
     acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
+    acts["run"].add_argument("--seed", nargs="+", type=int, default=SEEDS)
+    acts["run"].add_argument("--area", nargs="+", choices=AREAS, default=AREAS)
     acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")
     acts["run"].add_argument("--limit", type=int, help="mutants at most")
-    acts["run"].add_argument("--budget", type=float, default=120.0, help="CPU seconds of tests for a mutant; then it is undecided")
+    acts["run"].add_argument("--budget", type=float, default=60.0, help="CPU seconds of tests for a mutant; then it is undecided")
     acts["show"].add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
     options.act(options)

@@ -15,6 +15,8 @@ import pytest
 from tests.in_turn import RunPython
 from tests.unit.onnx import crafted
 from tests.unit.onnx.models import linear, model, uniform
+from tilestep.cli.onnx import inputs_of
+from tilestep.onnx import import_onnx
 
 RUN_ALL = """
 import contextlib, io, json, sys
@@ -191,6 +193,11 @@ def test_a_batch_may_be_set_by_its_name(folder: Path, rows_of: RowsOf) -> None:
     assert by_batch == by_name == by_axis
     assert by_batch["batch"] == 5
     assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
+
+
+def test_a_batch_is_the_size_of_other_dimensions_of_its_name() -> None:
+    both = import_onnx(model("(float[N,3] x, float[3,N] y) => (float[N,N] z) { z = MatMul(x, y) }"))
+    assert [value.shape for value in inputs_of(both, {}, 4)] == [(4, 3), (3, 4)]
 
 
 def test_what_chooses_a_branch_may_be_set_and_each_dimension_of_one_name(folder: Path, rows_of: RowsOf) -> None:

@@ -39,6 +39,14 @@ def test_argmax_compares_and_selects_both_arrays() -> None:
     assert both.compute_cycles > one.compute_cycles
 
 
+def test_a_scan_of_rows_that_lie_on_one_tile_waits_for_no_other() -> None:
+    rows, parted = (
+        estimate(work("scan", f"{shape} f32[4]", shape, body="add", dimensions="{1}"), TOY) for shape in ("f32[24,100]", "f32[1,9600]")
+    )
+    assert parts(rows)[1:] == (0, 1000)
+    assert parted.sync_cycles == 3 * 1000 + 2 * 100
+
+
 def test_wide_window_of_stride_one_keeps_running_results() -> None:
     narrow = estimate(work("reduce-window", "f32[4800] f32[]", "f32[4800]", body="add", window="{size=3 pad=2_0}"), TOY)
     wide = estimate(work("reduce-window", "f32[4800] f32[]", "f32[4800]", body="add", window="{size=4800 pad=4799_0}"), TOY)

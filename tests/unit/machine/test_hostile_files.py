@@ -89,6 +89,10 @@ def test_what_is_too_large_or_too_deep_is_refused_with_its_place(what: str, tmp_
     assert len(str(caught.value)) < LONGEST
 
 
+def test_a_name_of_a_thousand_characters_is_read(tmp_path: Path) -> None:
+    assert machine_of(tmp_path / "mine.toml", f'{INHERITS}name = "{"x" * 1000}"').name == "x" * 1000
+
+
 def test_a_file_of_more_than_a_mebibyte_is_refused_by_its_size(tmp_path: Path) -> None:
     machine_of(tmp_path / "mine.toml", INHERITS.ljust(2**20, "\n"))
     with pytest.raises(SpecError, match=r"mine\.toml: the machine's description cannot be read: It is larger than 1,048,576 B"):

@@ -17,6 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from tests.unit.onnx.models import linear, model, uniform
 from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
 from tilestep.onnx import model as modelling
+from tilestep.onnx.specs import narrowed
 from tilestep.onnx.values import SequenceValue
 
 X = uniform(2, 3)
@@ -176,6 +177,11 @@ def test_a_run_with_64_bits_leaves_programs_their_32() -> None:
     x = np.float32([1, 2])
     assert found.run({"x": x})["w"].dtype == np.int64
     assert (found.fn({}, x)[0].dtype, jax.jit(found.fn)({}, x)[0].dtype) == (np.int32, np.int32)
+
+
+def test_integers_at_the_bounds_of_32_bits_are_kept() -> None:
+    bounds = np.array([-(2**31), 2**31 - 1])
+    np.testing.assert_array_equal(narrowed("x", bounds), bounds)
 
 
 def test_integers_beyond_32_bits_are_exact_or_an_error() -> None:

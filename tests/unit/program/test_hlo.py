@@ -99,6 +99,11 @@ def test_a_name_outside_of_ascii_is_read_from_its_octal_escapes() -> None:
     assert instruction('f32[] parameter(0), metadata={op_name="gr\\303\\266\\303\\237e"}').op_name == "größe"
 
 
+def test_a_text_may_go_on_in_the_next_line() -> None:
+    module = parse_hlo('HloModule m\n\nENTRY %main () -> f32[] {\n  ROOT %r = f32[] constant(1), metadata={op_name="a\nb"}\n}\n')
+    assert module.entry.root.op_name == "a\nb"
+
+
 def test_called_computations_are_found_by_role() -> None:
     module = parse_hlo(hlo_text("while_data"))
     loops = [i for computation in module.computations.values() for i in computation.instructions if i.opcode == "while"]

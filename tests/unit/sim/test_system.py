@@ -266,6 +266,17 @@ def test_a_trace_keeps_a_bounded_number_of_events_and_says_what_it_left_out(monk
     assert host.system.trace.dropped == 1
 
 
+def test_of_too_many_runs_the_first_and_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_RUNS", "MAX_LATEST"):
+        monkeypatch.setattr(f"tilestep.sim.trace.{name}", 4)
+    host, step = Host(), program(superstep(1))
+    start = host.system.mark()
+    for _ in range(9):
+        host.run(step)
+    runs, _ = host.system.runs_between(start, host.system.mark())
+    assert [run.number - runs[0].number for run in runs] == [0, 1, 2, 3, 7, 8]
+
+
 def test_recording_can_be_turned_on_and_off() -> None:
     host = Host(record=False)
     f = program(superstep(1))

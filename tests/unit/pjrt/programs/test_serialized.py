@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks.fuzzed_formats import stored_seeds
 from tilestep.errors import StoredError
-from tilestep.pjrt.programs.serialized import unpack
+from tilestep.pjrt.programs.serialized import pack, unpack
 
 
 def with_body(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
@@ -49,3 +50,8 @@ def test_a_header_that_no_version_writes_is_refused(change: Callable[[bytes], by
     with pytest.raises(StoredError, match=message) as caught:
         unpack(with_body(data, change))
     assert str(caught.value).isprintable()
+
+
+def test_a_program_of_a_dry_run_is_stored_without_values() -> None:
+    dry = replace(unpack(stored_seeds()[0]), values=b"")
+    assert unpack(pack(dry)) == dry

@@ -70,7 +70,8 @@ def test_where_more_calls_follow_a_value_must_have_been_forgotten() -> None:
             before, (state, _) = state, host.run(one, state, host.put(8))
             host.system.forget(before)
 
-    assert donatable(tuple(kept(forgotten).calls), 1, [0], more_follow=True) == (0,)
+    calls = tuple(kept(forgotten).calls)
+    assert donatable(calls, 1, [0], more_follow=True) == donatable(calls[:-1], 1, [0], more_follow=True) == (0,)
     assert donatable(tuple(kept(forgotten).calls), 1, [1], more_follow=True) == ()
 
 
