@@ -20,6 +20,7 @@ from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.onnx.load import load
 from tilestep.onnx.registry import find
 from tilestep.onnx.specs import specs_of
+from tilestep.onnx.values import jax_dtype
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.train.untyped import jax as _jax
@@ -185,7 +186,7 @@ def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Typ
             graph.input.add(name=id).type.CopyFrom(type)
     graph.output.extend(onnx.ValueInfoProto(name=id) for id in node.output if id)
     imports = [onnx.OperatorSetIdProto(domain=node.domain, version=opset)]
-    arrays: list[Any] = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs_of(graph.input)]
+    arrays: list[Any] = [jax.ShapeDtypeStruct(spec.shape, jax_dtype(spec.dtype)) for spec in specs_of(graph.input)]
     try:
         loaded = load(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
         ready = replace(loaded.graph, initializers=loaded.initializers)
