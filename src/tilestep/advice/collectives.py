@@ -39,7 +39,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         return
     spent = {p.key: sum(family.total for family in p.families if family.family in _SUMS) for p in figures.programs}
     key = max(spent, key=lambda key: spent[key], default=None)
-    if key is None or spent[key] < LEAST_SHARE * figures.rest_cycles or key not in evidence.programs:
+    if key is None or spent[key] < max(LEAST_SHARE * figures.rest_cycles, 1) or key not in evidence.programs:
         return
     program = evidence.programs[key]
     found = [leaf for leaf in leaves(program.body) if isinstance(leaf, Collective) and leaf.kind in _SUMS]

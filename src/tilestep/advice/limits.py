@@ -156,7 +156,7 @@ def interpreted(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     for profile in figures.programs:
         line = _of_interpreter(evidence, profile.key)
         spent = sum(family.total for family in profile.families if family.family == "host call")
-        if line is not None and spent >= LEAST_SHARE * figures.rest_cycles:
+        if line is not None and spent >= max(LEAST_SHARE * figures.rest_cycles, 1):
             text = (
                 f"{figures.label(profile.key)} interprets a Pallas kernel at {line}, whose loads and stores call the host: these "
                 f"{share_text(spent, figures.emulated_cycles)} of emulated time are an interpreter's, and no kernel's on an IPU."

@@ -21,7 +21,7 @@ from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import Script, in_turn, used
 from tilestep.sim.calls import Dispatch, Forget, Read
 
-_TEST = "test the results of {} on the IPU (lax.while_loop), or only at every tenth call"
+_TEST = "test {} on the IPU (lax.while_loop), or only at every tenth call"
 _LEAST_RETURNS = 3  # a program that ran less often may be used after the profile
 
 
@@ -109,7 +109,7 @@ def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             names = names_text(sorted(frozenset[str]().union(*needed.values())), most=3)
             edit, text = f"if {names} got results of {label} once, after its last run", f"{text}, for {names}."
         elif line is not None and tested_at(line):
-            edit, text = _TEST.format(label), f"{text}, to decide what comes next."
+            edit, text = _TEST.format(f"the results of {label}"), f"{text}, to decide what comes next."
         else:
             edit = f"read results of {label} once, after its last run"
             text += ": read them rarely, or work out on the IPU what is needed of them, and read that."
@@ -172,9 +172,11 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     ways = [Way(edit="read results after the last call", change=later, how="replayed", line=read_at)]
     if read_at is not None and tested_at(read_at):
         finding = replace(finding, text=finding.text.replace(": read them later, or rarely", ", to decide what comes next"))
-        ways = [replace(ways[0], edit=_TEST.format(name), how="about", basis="as if none were read between the calls")]
+        ways = [replace(ways[0], edit=_TEST.format("what the host reads"), how="about", basis="as if none were read between the calls")]
     if mostly and often.runs > 1:
         loop = _loop(often, name, evidence)
+        if read_at is not None and tested_at(read_at):
+            loop = replace(loop, edit=loop.edit.replace("lax.scan", "lax.while_loop, which tests when to end"))
         ways += [loop]
         if read_at is not None:
             ways += [replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(later, loop.change))]

@@ -14,10 +14,11 @@ from tilestep.advice.finding import Finding, Gain
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
 from tilestep.advice.pipelines import steps_each
 from tilestep.advice.proposal import Proposal
+from tilestep.figures.gradients import goes_backward
 from tilestep.figures.intervals import error_of
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.figures.records import Figures, ProgramCycles, ProgramProfile
-from tilestep.plan.steps import Loop
+from tilestep.plan.steps import Loop, leaves
 from tilestep.program.shapes import array_of
 from tilestep.sim.calls import Dispatch
 from tilestep.sim.trace import BESIDE, EventKind
@@ -244,9 +245,11 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
         return None
     size = sizes.pop()
     body = evidence.programs[turns.key].body
-    if any(isinstance(node, Loop) and node.trips == size for node in body.nodes):  # a scan goes over it: it is time, before the batch
+    loops = [node for node in body.nodes if isinstance(node, Loop) and node.trips == size]
+    if loops:  # a scan goes over it: it is time, before the batch, or the steps that the scan does, if these go back from a loss
         seconds = {dims[1] if len(dims) > 1 else 0 for dims in shapes}
-        size = seconds.pop() if len(seconds) == 1 else 0
+        scopes = (leaf.scope.partition("while/body")[2] for loop in loops for leaf in leaves(loop.body))
+        size = (size if any(map(goes_backward, scopes)) else 1) * (seconds.pop() if len(seconds) == 1 else 0)
     is_whole = program.num_ipus == 1 or (size > 1 and are_parts(evidence, program, [each.index for each in fresh]))
     return size * program.num_ipus if size and is_whole else None
 

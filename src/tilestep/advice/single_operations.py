@@ -79,7 +79,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
-_MOST_OF_THEM: Final = 0.5  # of single operations, by what their loads take
+_MOST_OF_THEM: Final = 0.3  # of single operations, by what their loads take
 Shares = tuple[tuple[Line, float], ...]
 
 

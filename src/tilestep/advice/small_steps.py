@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tilestep.advice.lines import line_of
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.set_up import are_parts, steady_state
-from tilestep.advice.source_lines import constants
+from tilestep.advice.source_lines import constants, tested_at
 from tilestep.advice.streaming import fresh_arguments, longest_streaming
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text, time_text
@@ -82,7 +83,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
         what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
-        edit = f"make {what} {new} samples in place of {now}, in fewer steps"
+        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
         if is_loop(profile.group):  # as many calls, each of fewer trips: what a call takes beside its trips stays
             trips = chunks_of(profile.group)
@@ -159,11 +160,11 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 
 def _most_behind_each_other(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> int:
-    """The most runs of a program between which no other of the user's runs, such as an epoch's: a larger batch has no more samples."""
+    """The most runs of a program between which no other of the user's runs, such as an epoch's; any number if none comes between."""
     own = {program.key for program in figures.programs if program.origin == "user"}
     keys = groupby(call.key for call in evidence.dispatches if call.key in own)
     counts = [sum(1 for _ in runs) for key, runs in keys if key == profile.key]
-    return max(counts) if len(counts) > 1 and max(counts) > 1 else _FACTORS[-1]
+    return max(counts) if len(counts) > 1 and max(counts) > 1 else sys.maxsize
 
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source, most: int) -> _Larger | None:
@@ -226,7 +227,7 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         return
     fresh = [argument.index for argument in fresh_arguments(profile, program, evidence)]
     states = _states(evidence, profile.key)
-    times = _times(figures, profile, program, fresh)
+    times = min(_times(figures, profile, program, fresh), _most_behind_each_other(figures, evidence, profile))
     if times < 2:
         return
     label = figures.label(profile.key)
@@ -237,7 +238,9 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     )
     loop = in_loops(profile.key, times, evidence.machine, fresh=fresh, states=set(states.values()))
     edit = f"loop over {times} calls of {label} on the IPU (lax.scan)"
-    if _is_watched(evidence, profile.key):
+    if any(map(tested_at, evidence.host_lines.pauses)):
+        edit, loop = edit.replace("lax.scan", "lax.while_loop, which tests when to end"), in_turn(read_at_the_end, loop)
+    elif _is_watched(evidence, profile.key):
         edit, loop = f"{edit}, and read results after it", in_turn(read_at_the_end, loop)
     way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True)
     finding = Finding(kind="calls", text=text, line=evidence.line_of_call(profile.key))

@@ -14,8 +14,9 @@ from tilestep.recording.source_lines import source_text
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
 _LOOKS: Final = frozenset({  # functions that fetch values, or only look at them
     "add_scalar", "append", "array", "asarray", "block_until_ready", "concatenate", "debug", "device_get", "dict", "enumerate", "extend",
-    "float", "format", "info", "int", "item", "len", "list", "log", "map", "max", "mean", "min", "print", "range", "round",
-    "set_description", "set_postfix", "sorted", "stack", "str", "sum", "tolist", "tree_map", "tuple", "warning", "write", "writerow", "zip",
+    "float", "format", "info", "int", "isfinite", "isinf", "isnan", "item", "len", "list", "log", "map", "max", "mean", "min", "print",
+    "range", "round", "set_description", "set_postfix", "sorted", "stack", "str", "sum", "tolist", "tree_map", "tuple", "warning",
+    "write", "writerow", "zip",
 })  # fmt: skip
 _OF_HOST: Final = frozenset({  # names in functions that cannot be jitted: of what reads, writes, or computes on the host
     "append", "block_until_ready", "device_get", "float", "input", "item", "np", "numpy", "open", "pd", "print", "random", "tolist", "write"
@@ -81,7 +82,8 @@ def tested_at(line: Line) -> bool:
     names, below = _named_by(line)
     tests = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.If | ast.While)]
     on_line = [node for node in tests if _is_on(node.test, line)]
-    if any(_is_on(each, line) for node in on_line for body in node.body for each in ast.walk(body) if isinstance(each, ast.Call)):
+    bodies = [body for node in on_line for body in node.body if not isinstance(body, ast.Raise)]
+    if any(_is_on(each, line) for body in bodies for each in ast.walk(body) if isinstance(each, ast.Call)):
         return False  # 'if step % 10 == 0: print(loss)' on one line
     return bool(on_line) or any(node.lineno in below and _has_one(node.test, names) for node in tests)
 

@@ -117,6 +117,17 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+def test_a_pipeline_that_only_began_has_a_summary() -> None:
+    """Its first state is copied to all replicas: a program over several IPUs runs, and nothing is exchanged."""
+
+    def program() -> None:
+        stages = [lambda w, x: x @ w, lambda w, x: (x @ w).mean()]
+        pipeline = Pipeline(stages, optax.sgd(1e-3), 4, devices=jax.devices("ipu"), replicas=2)
+        pipeline.init([np.eye(8, dtype=np.float32), np.ones((8, 1), np.float32)])
+
+    assert profiled(program).summary().startswith("tilestep: fits: program group 'pipeline ")
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_items_of_a_step_are_those_of_all_microbatches_and_replicas(replicas: int) -> None:
     rows = (4, 16) if replicas == 1 else (4, replicas, 16)

@@ -114,6 +114,8 @@ def converging(form: str) -> Callable[[], Any]:
                 now = float(size)
                 if now < 1e-9:
                     break
+            elif form == "test that raises":
+                if not np.isfinite(size): raise ValueError(size)  # fmt: skip  # noqa: E701
             elif form == "one line":
                 if number % 2 == 0: seen.append(float(size))  # fmt: skip  # noqa: E701
             else:
@@ -123,11 +125,11 @@ def converging(form: str) -> Callable[[], Any]:
     return program
 
 
-@pytest.mark.parametrize("form", ["test", "test below", "one line", "list"])
+@pytest.mark.parametrize("form", ["test", "test below", "test that raises", "one line", "list"])
 def test_what_decides_when_to_end_is_not_told_to_be_read_after_the_end(form: str) -> None:
     [found] = of_kind(profiled(converging(form)), "idle")
     tests, reads = (
-        "test the results of jit_step on the IPU (lax.while_loop), or only at every tenth call",
+        "test what the host reads on the IPU (lax.while_loop), or only at every tenth call",
         "read results after the last call",
     )
     assert found.edit == (tests if form.startswith("test") else reads)

@@ -286,6 +286,23 @@ def test_a_larger_batch_has_no_more_samples_than_come_between_two_evaluations(ea
     assert most == 4 or int(found.edit.split()[-1]) > 8 * 4
 
 
+def test_items_of_a_scan_over_batches_are_those_of_all_its_steps() -> None:
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return ((x @ w - y) ** 2).mean()
+
+    epoch = jax.jit(lambda w, xs, ys: jax.lax.scan(lambda w, batch: (w - 0.1 * jax.grad(loss)(w, *batch), None), w, (xs, ys))[0])
+
+    def program() -> Any:
+        w: Any = np.ones((8, 2), np.float32)
+        for number in range(8):
+            w = epoch(w, np.full((5, 16, 8), number, np.float32), np.full((5, 16, 2), number, np.float32))
+        return w
+
+    steady = profiled(program).steady
+    assert steady is not None
+    assert steady.samples == 5 * 16
+
+
 def test_items_of_a_scan_over_time_are_not_its_steps() -> None:
     def loss(w: Any, x: Any, y: Any) -> Any:
         return jax.lax.scan(lambda total, v: (total + ((v[0] @ w).sum(-1) * v[1]).sum(), None), 0.0, (x, y))[0]
