@@ -41,6 +41,7 @@ def entries(page: Page, within: str = "#main") -> list[dict[str, Any]]:
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])
 def test_findings_are_those_of_the_profile(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
     path: Path = request.getfixturevalue(name)

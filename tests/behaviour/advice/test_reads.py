@@ -125,6 +125,7 @@ def converging(form: str) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("form", ["test", "test below", "test that raises", "one line", "list"])
 def test_what_decides_when_to_end_is_not_told_to_be_read_after_the_end(form: str) -> None:
     [found] = of_kind(profiled(converging(form)), "idle")
