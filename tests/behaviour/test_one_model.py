@@ -18,7 +18,7 @@ import pytest
 from jax import lax
 
 import tilestep
-from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage, options
 from tilestep.cli import main
 from tilestep.errors import TileMemoryError
 from tilestep.figures.reader import Compilation, Report, Target
@@ -83,7 +83,60 @@ def dry_and_too_large(ipus: Ipus) -> None:
         jax.jit(lambda x: x @ x)(jnp.zeros((20_000, 20_000)))
 
 
-PROGRAMS: tuple[Callable[[Ipus], None], ...] = (*(several, counted, loop, pipeline, sharded, refused, dry_and_too_large),)
+def plain(ipus: Ipus) -> None:
+    step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w), donate_argnums=0)
+    w: Any = jax.device_put(np.ones((32, 8), np.float32), ipus[0])
+    for number in range(12):
+        w = step(w, np.full((16, 32), number, np.float32))
+
+
+def evaluated(ipus: Ipus) -> None:
+    """Steps with an evaluation after each fourth, whose result the host reads."""
+    step, evaluate = jax.jit(lambda w, x: w + jnp.tanh(x @ w)), jax.jit(lambda w: (w**2).mean())
+    w: Any = np.ones((16, 16), np.float32)
+    for number in range(24):
+        w = step(w, np.full((16, 16), number, np.float32))
+        if number % 4 == 3:
+            float(evaluate(w))
+
+
+def single_operations(ipus: Ipus) -> None:
+    x = jnp.ones((16, 16))
+    for _ in range(3):
+        x = jnp.sqrt(x @ x) + 1
+
+
+def scanned(ipus: Ipus) -> None:
+    """Epochs of five batches in one program."""
+    epoch = jax.jit(lambda w, xs: lax.scan(lambda w, x: (w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w), None), w, xs)[0])
+    w: Any = np.ones((8, 2), np.float32)
+    for number in range(8):
+        w = epoch(w, np.full((5, 16, 8), number, np.float32))
+
+
+def offloaded(ipus: Ipus) -> None:
+    """A state that is in pinned_host between steps."""
+    there = jax.sharding.SingleDeviceSharding(ipus[0], memory_kind="pinned_host")
+    here = jax.sharding.SingleDeviceSharding(ipus[0], memory_kind="device")
+    step = jax.jit(lambda s, x: s + jax.device_put(jnp.tanh(jax.device_put(s, here) @ x), there), out_shardings=there, donate_argnums=0)
+    state: Any = jax.device_put(np.ones((16, 16), np.float32), there)
+    for number in range(6):
+        state = step(state, np.full((16, 16), number, np.float32))
+
+
+def replicated(ipus: Ipus) -> None:
+    """A pipeline of two replicas."""
+    stages = [lambda w, x, y: (jnp.tanh(x @ w), y), lambda w, x, y: jnp.mean((x @ w - y) ** 2)]
+    made = Pipeline(stages, optax.sgd(0.05), 4, devices=ipus, replicas=2)
+    state = made.init([np.eye(2, 16, dtype=np.float32), np.ones((16, 1), np.float32)])
+    for number in range(5):
+        state, _ = made.step(state, (np.full((4, 2, 8, 2), number, np.float32), np.full((4, 2, 8, 1), number, np.float32)))
+
+
+PROGRAMS: tuple[Callable[[Ipus], None], ...] = (
+    *(several, counted, loop, pipeline, sharded, refused, dry_and_too_large),
+    *(plain, evaluated, single_operations, scanned, offloaded, replicated),
+)
 
 
 def require_page_agrees(report: Report, document: Any) -> None:
@@ -106,6 +159,9 @@ def require_page_agrees(report: Report, document: Any) -> None:
         assert row["flops_per_run"] == program["flops"]
     block = findings(report)
     assert block is not None
+    steady = block.json["steady"]
+    assert (steady is None) == (document["steady"] is None)
+    assert steady is None or steady == {name: document["steady"][name] for name in steady}
     told = [each for each in block.json["found"] if each["text"] in {finding["text"] for finding in document["findings"]}]
     assert [each["gain"] and each["gain"]["cycles"] for each in told if each["part"] != "fixed"] == [
         finding["gain_cycles"] for finding, each in zip(document["findings"], told, strict=True) if each["part"] != "fixed"
@@ -193,6 +249,7 @@ def require_stored_agrees(report: Report, summary: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_popart_session_of_several_stages_is_told_alike() -> None:
-    session = emulated(Chain(ipus=range(4)), options(accumulation=8), calls=5)
+@pytest.mark.parametrize("stages", [1, 4])
+def test_a_popart_session_is_told_alike(stages: int) -> None:
+    session = emulated(Chain(ipus=range(stages)), options(accumulation=8) if stages > 1 else one_stage(), calls=5)
     require_stored_agrees(session.report(), session.summary())

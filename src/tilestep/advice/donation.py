@@ -97,8 +97,10 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
     worth_it = LEAST_SHARE * figures.emulated_cycles if evidence is None else 1  # a replay knows what the link's latencies take
-    programs = [p if evidence is None else replace(p, streamed_again=(*p.streamed_again, *_evicted(evidence, p))) for p in figures.programs]
-    streaming = [p for p in programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    users = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it]
+    if evidence is not None:
+        users = [replace(p, streamed_again=(*p.streamed_again, *_evicted(evidence, p))) for p in users]
+    streaming = [p for p in users if _streamed_cycles(p) >= worth_it]
     streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:
         own = [argument for argument in program.streamed_again if argument.reason == "own result"]
@@ -134,7 +136,7 @@ def _evicted(evidence: Evidence, profile: ProgramProfile) -> Iterator[StreamedAr
     if profile.loads < 2 or profile.key not in evidence.programs:
         return
     calls = [call.arguments[0] for call in evidence.dispatches if call.key == profile.key and call.arguments]
-    own = Counter(each.index for each in evidence.handed_over if each.taker == each.maker == profile.key)
+    own = Counter(each.index for each in evidence.handed_over.get(profile.key, ()) if each.maker == profile.key)
     again = {argument.index for argument in profile.streamed_again}
     for argument in evidence.programs[profile.key].arguments:
         same = sum(before[argument.index] == after[argument.index] for before, after in pairwise(calls))

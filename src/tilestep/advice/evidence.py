@@ -5,7 +5,7 @@ All work is bounded in numbers of calls, and not in seconds, so that the advice 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,9 +38,8 @@ _Noted = TypeVar("_Noted")
 
 
 class Handed(NamedTuple):
-    """An argument of a call that a program has made before: keys of both, which argument, and its number."""
+    """An argument of a call that a program has made before: that program's key, which argument, and its number."""
 
-    taker: int
     maker: int
     index: int
     value: int
@@ -336,26 +335,26 @@ class Evidence:
         return tuple(index for entry, index in found.items() if entry in with_key)
 
     @cached_property
-    def handed_over(self) -> tuple[Handed, ...]:
-        """Arguments of calls that a program has made, and copies of such, on the first IPU of each call."""
+    def handed_over(self) -> Mapping[int, Sequence[Handed]]:
+        """By the key of who takes them: arguments that a program has made, and copies of such, on the first IPU of each call."""
         makers: dict[int, int] = {}
-        found: list[Handed] = []
+        found = defaultdict[int, list[Handed]](list)
         for call in self.calls:
             if isinstance(call, Dispatch):
                 row = call.arguments[0] if call.arguments else ()
-                found += [Handed(call.key, makers[value], index, value) for index, value in enumerate(row) if value in makers]
+                found[call.key] += [Handed(makers[value], index, value) for index, value in enumerate(row) if value in makers]
                 makers.update(dict.fromkeys(made(call), call.key))
             elif isinstance(call, Copy) and call.source in makers:
                 makers[call.target] = makers[call.source]
             elif isinstance(call, Copy | Put):  # the number is given again
                 for value in made(call):
                     makers.pop(value, None)
-        return tuple(found)
+        return {**found}
 
     @cached_property
     def states(self) -> frozenset[int]:
         """Values that a program makes and takes again in a later call: parameters, and the like."""
-        return frozenset(each.value for each in self.handed_over if each.taker == each.maker)
+        return frozenset(each.value for key, taken in self.handed_over.items() for each in taken if each.maker == key)
 
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""

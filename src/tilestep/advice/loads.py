@@ -266,12 +266,10 @@ def _resharded(copies: Sequence[LoadedUnit], evidence: Evidence | None) -> tuple
     if len(codes) > 1 or codes == {""}:
         return ()
     runs = Counter(call.key for call in evidence.dispatches)
-    own = Counter((each.taker, each.index) for each in evidence.handed_over if each.maker in keys)
-    by_functions = {
-        (each.taker, each.index)
-        for each in evidence.handed_over
-        if each.maker not in keys and evidence.programs[each.maker].name != DIVIDES
-    }
+    handed = [(key, each) for key in keys for each in evidence.handed_over.get(key, ())]
+    own = Counter((key, each.index) for key, each in handed if each.maker in keys)
+    others = [(key, each) for key, each in handed if each.maker not in keys]
+    by_functions = {(key, each.index) for key, each in others if evidence.programs[each.maker].name != DIVIDES}
     surely: list[str] = []  # without those that another function made, perhaps with the same sharding
     perhaps: list[str] = []
     for argument in evidence.programs[keys[0]].arguments:

@@ -11,7 +11,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.lines import most
-from tilestep.advice.phrases import one_or, times_text
+from tilestep.advice.phrases import ENDING_LOOP, LOOP, one_or, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.source_lines import needed_at, tested_at
 from tilestep.figures.quantities import bytes_text, count_text, names_text, share_text
@@ -124,10 +124,10 @@ def _is_mostly_idle(figures: Figures) -> bool:
     return figures.idle_cycles * 2 > figures.emulated_cycles
 
 
-def _loop(profile: ProgramProfile, name: str, evidence: Evidence) -> Way:
-    """To do several calls in one."""
+def _loop(profile: ProgramProfile, name: str, loop: str) -> Way:
+    """To do several calls in one. Args: loop: JAX's that does them."""
     return Way(
-        edit=f"loop over {name} on the IPU (lax.scan)",
+        edit=f"loop over {name} on the IPU ({loop})",
         change=merged([profile.key], at_most=LOOP_STEPS),
         how="about",
         basis=f"played as one program of up to {LOOP_STEPS} steps; more if their arguments come in one transfer",
@@ -140,6 +140,10 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     waits = f"IPU {figures.busiest_ipu}, the busiest, waits {share_text(figures.idle_cycles, figures.emulated_cycles)}"
     mostly = _is_mostly_idle(figures)
+    pauses = Counter[Line]() if evidence is None else evidence.host_lines.pauses
+    needed = needed_at(pauses, *(p.name.removeprefix("jit_") for p in figures.programs))
+    read_at = most(Counter({line: times for line, times in pauses.items() if (line.file, line.number) not in needed}))
+    tested = read_at is not None and tested_at(read_at)
     if mostly and figures.dispatch_cycles * 2 > figures.emulated_cycles:  # no work of the IPUs hides that
         text = (
             f"The host spends {share_text(figures.dispatch_cycles, figures.emulated_cycles)} of emulated time dispatching "
@@ -153,7 +157,8 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         )
     else:
         # Not all of it is for the host: another IPU may still work when this one has nothing more to do.
-        text = "The host reads results before it dispatches more, and the IPUs wait meanwhile: read them later, or rarely."
+        text = "The host reads results before it dispatches more, and the IPUs wait meanwhile"
+        text += ", to decide what comes next." if tested else ": read them later, or rarely."
         if not figures.idle_cycles or (evidence is None and figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles):
             return
     finding = Finding(kind="idle", text=text)
@@ -162,21 +167,15 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         yield Proposal(finding=finding, only_with_gain=not mostly)
         return
     name = figures.label(often.key)
-    pauses = evidence.host_lines.pauses
-    needed = needed_at(pauses, *(p.name.removeprefix("jit_") for p in figures.programs))
-    read_at = most(Counter({line: times for line, times in pauses.items() if (line.file, line.number) not in needed}))
     later = partial(read_at_the_end, keeping=needed)
     line = evidence.line_of_call(often.key)
     if read_at is None and line is not None:
         finding = replace(finding, text=f"{text} The line is where {name} is called.")
     ways = [Way(edit="read results after the last call", change=later, how="replayed", line=read_at)]
-    if read_at is not None and tested_at(read_at):
-        finding = replace(finding, text=finding.text.replace(": read them later, or rarely", ", to decide what comes next"))
+    if tested:
         ways = [replace(ways[0], edit=_TEST.format("what the host reads"), how="about", basis="as if none were read between the calls")]
     if mostly and often.runs > 1:
-        loop = _loop(often, name, evidence)
-        if read_at is not None and tested_at(read_at):
-            loop = replace(loop, edit=loop.edit.replace("lax.scan", "lax.while_loop, which tests when to end"))
+        loop = _loop(often, name, ENDING_LOOP if tested else LOOP)
         ways += [loop]
         if read_at is not None:
             ways += [replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(later, loop.change))]

@@ -256,14 +256,13 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
 
 def _samples_of_pipeline(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
     """Of the microbatches of a step: what is first in the shapes of all that the host gives to the group's programs at each run."""
-    taken = {(each.taker, each.index) for each in evidence.handed_over}
     found: set[int] = set()
     for program in figures.programs if turns.steps else ():
         if program.key not in turns.members:
             continue
         own = [a for a in evidence.programs[program.key].arguments if a.result is None and not a.on_host]
-        again = never_new(evidence, program)
-        shapes = [array_of(a.shape) for a in own if (program.key, a.index) not in taken and a.index not in again]
+        known = never_new(evidence, program) | {each.index for each in evidence.handed_over.get(program.key, ())}
+        shapes = [array_of(a.shape) for a in own if a.index not in known]
         axes = 1 + (program.num_ipus > 1)  # of the one microbatch, and of a replica's IPU
         for dims in (each.dims for each in shapes if each is not None):
             rows = dims[axes] if len(dims) > axes and set(dims[:axes]) == {1} else 0

@@ -159,7 +159,7 @@ def single_text(
     where = f" They are made by {shares_text(shares)}." if shares else ""
     straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
     if any(unit.name == DIVIDES for unit in units):
-        straight += f" {DIVIDES} divides arrays: make them so (out_shardings of what makes them, or jax.device_put)."
+        straight += f" {DIVIDES} divides arrays: have them made divided (out_shardings of what makes them, or jax.device_put)."
     if len(units) == 1:
         return (
             f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."
@@ -185,7 +185,7 @@ def _on_cpu(named: str, count: int, *, reads: bool) -> str:
 
 def take_results(keys: Collection[int], evidence: Evidence) -> bool:
     """Whether programs take results of others, which may be committed to an IPU: a default device does not move those."""
-    return any(each.taker in keys and each.maker not in keys for each in evidence.handed_over)
+    return any(each.maker not in keys for key in keys for each in evidence.handed_over.get(key, ()))
 
 
 def turns_text(turning: Sequence[LoadedUnit], users: Sequence[LoadedUnit]) -> str:

@@ -15,7 +15,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.limits import PRODUCTS, longest_program, superstep_cycles
 from tilestep.advice.lines import line_of
-from tilestep.advice.phrases import chunks_of, group_text, is_loop, times_text
+from tilestep.advice.phrases import ENDING_LOOP, LOOP, chunks_of, group_text, is_loop, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.set_up import are_parts, steady_state
 from tilestep.advice.source_lines import constants, tested_at
@@ -237,9 +237,10 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         "call's own, such as its transfers: do several in one call, with a loop on the IPU (lax.scan, or repeat of tilestep.train)."
     )
     loop = in_loops(profile.key, times, evidence.machine, fresh=fresh, states=set(states.values()))
-    edit = f"loop over {times} calls of {label} on the IPU (lax.scan)"
-    if any(map(tested_at, evidence.host_lines.pauses)):
-        edit, loop = edit.replace("lax.scan", "lax.while_loop, which tests when to end"), in_turn(read_at_the_end, loop)
+    tested = any(map(tested_at, evidence.host_lines.pauses))
+    edit = f"loop over {times} calls of {label} on the IPU ({ENDING_LOOP if tested else LOOP})"
+    if tested:
+        loop = in_turn(read_at_the_end, loop)
     elif _is_watched(evidence, profile.key):
         edit, loop = f"{edit}, and read results after it", in_turn(read_at_the_end, loop)
     way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True)

@@ -130,7 +130,7 @@ def fresh_arguments(profile: ProgramProfile, program: Program, evidence: Evidenc
     """Arguments that stream in and are neither states of a program nor the same at each call, nor mostly made by a program."""
     again = {argument.index for argument in profile.streamed_again}
     if profile.origin == "user":
-        handed = Counter(each.index for each in evidence.handed_over if each.taker == profile.key)
+        handed = Counter(each.index for each in evidence.handed_over.get(profile.key, ()))
         again |= never_new(evidence, profile) | {index for index, count in handed.items() if 2 * count >= profile.runs}
     return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
 

@@ -287,7 +287,7 @@ def test_a_state_that_is_made_without_its_sharding_is_named(divided: bool, ipus:
     told = " ".join(finding.text for finding in of_kind(profiled(program), "loads"))
     assert ("momentum came first without the sharding that it has later" in told) == (not divided)
     assert "weights came first" not in told
-    assert (" divides arrays: make them so (out_shardings of what makes them" in told) == (not divided)
+    assert (" divides arrays: have them made divided (out_shardings of what makes them" in told) == (not divided)
 
 
 def decaying(*, static: bool) -> Callable[[], Any]:
