@@ -361,3 +361,12 @@ def test_accumulation_needs_a_loop_of_a_multiple_of_its_count(tf: Any, steps: in
         compiled(body if steps is None else lambda: programs.repeat(steps, body))
     with pytest.raises(ValueError, match=r"GradientDescentOptimizer and MomentumOptimizer alone, not AdamOptimizer: use"):
         optimizers.GradientAccumulationOptimizer(tf.train.AdamOptimizer(), 2)
+
+
+def test_bad_arguments_of_a_scope_and_an_outfeed_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"ipu_scope got 0: it must be the name of a device"), programs.ipu_scope(0):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(ValueError, match="buffer_depth"):
+        IPUOutfeedQueue(buffer_depth=0)
+    with pytest.raises(ValueError, match="outfeed_mode is 'all'"):
+        IPUOutfeedQueue("all")  # type: ignore[arg-type]

@@ -21,6 +21,8 @@ from tilestep.train.numbers import whole_number
 @contextlib.contextmanager
 def ipu_scope(device: str) -> Iterator[None]:
     """Nodes inside are for the IPU. Variables made inside are resource variables. Args: device: such as "/device:IPU:0"."""
+    if not isinstance(device, str):
+        raise TypeError(f"ipu_scope got {device!r}: it must be the name of a device, such as '/device:IPU:0'")
     with graphs.resource_variables():
         yield
 

@@ -160,11 +160,14 @@ IPUOutfeedMode = enum.Enum("IPUOutfeedMode", {"ALL": "all", "LAST": "last"})
 class IPUOutfeedQueue:
     """Takes values out of a loop: `enqueue` in its body, `dequeue` outside.
 
-    Args: outfeed_mode: ALL keeps each step's values, LAST those of the newest step. arguments, options: no effect: it takes all.
-    Raises: ValueError for another mode.
+    Args: outfeed_mode: ALL keeps each step's values, LAST those of the newest step. The others have no effect: it takes all.
+    Raises: ValueError for another mode or depth.
     """
 
-    def __init__(self, outfeed_mode: IPUOutfeedMode | None = None, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, outfeed_mode: IPUOutfeedMode | None = None, device_ordinal: int | None = None, buffer_depth: int = 1, **options: Any
+    ) -> None:
+        whole_number("buffer_depth", buffer_depth, least=1)
         mode = IPUOutfeedMode.ALL if outfeed_mode is None else outfeed_mode
         if not isinstance(mode, IPUOutfeedMode):
             raise ValueError(f"outfeed_mode is {mode!r}: it must be IPUOutfeedMode.ALL or IPUOutfeedMode.LAST")
