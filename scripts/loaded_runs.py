@@ -4,8 +4,10 @@
     scripts/loaded_runs.py                     one run
     scripts/loaded_runs.py --runs 10           ten in a row; what has run is kept if it is interrupted
     scripts/loaded_runs.py --busy 8 --runs 1   with eight busy processes instead of four
+    scripts/loaded_runs.py --busy 0            beside whatever else this machine does: the record has its load
 
-The record is benchmarks/results/loaded_runs.json: the commit, the day, what ran beside, and how many tests passed and failed, by name.
+The record is benchmarks/results/loaded_runs.json: the commit, the day, what ran beside, the mean load of the last quarter of an hour, which
+counts the tests too, and how many tests passed and failed, by name.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ def run(count: int) -> dict[str, object]:
         "day": time.strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),
         "busy": count,
+        "load": round(os.getloadavg()[2], 1),
         "status": status,
         "wall_s": round(time.monotonic() - began_wall_s),
         **said,
