@@ -125,7 +125,7 @@ def test_versions_of_jax_are_the_same_wherever_they_stand() -> None:
 def test_what_is_declared_is_used() -> None:
     extras = PROJECT["optional-dependencies"]
     declared = [*PROJECT["dependencies"], *(one for name, extra in extras.items() if name != "dev" for one in extra)]
-    by_others = {"onnxscript", "tf_keras"}  # PyTorch's exporter imports the one, TensorFlow the other
+    by_others = {"flatbuffers", "onnxscript", "tf_keras"}  # imported by jax.export, PyTorch's exporter and TensorFlow
     imported_as = {"dm-haiku": "haiku", "dm-pix": "dm_pix", "google-re2": "re2", "orbax-checkpoint": "orbax", "scikit-learn": "sklearn"}
     names = {re.split(r"[\[<>=]", requirement)[0] for requirement in declared}
     modules = {imported_as.get(name, name) for name in names}

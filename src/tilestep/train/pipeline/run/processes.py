@@ -21,10 +21,10 @@ from jax.sharding import Sharding
 from tilestep.errors import ProcessFailedError
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
+from tilestep.train.processes import tree_specs
 from tilestep.train.processes.remote import remote_like
 from tilestep.train.processes.rendezvous import Rendezvous, rendezvous_of
 from tilestep.train.processes.transfers import Transfers
-from tilestep.train.processes.tree_specs import description_of, tree_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -207,9 +207,9 @@ class Processes:
         if not self.feeds:
             description, is_there = self.agree("begins a run")[self._feeder]
             inputs = next(elements)[0]
-            return itertools.repeat((inputs, *remote_like(tree_of(description), self._first[0].along(1)))), is_there
+            return itertools.repeat((inputs, *remote_like(tree_specs.decoded(description), self._first[0].along(1)))), is_there
         first = next(elements)
-        self.agree("begins a run", (description_of(_jax.tree.map(spec_of, first[1:])), is_there))
+        self.agree("begins a run", (tree_specs.encoded(_jax.tree.map(spec_of, first[1:])), is_there))
         all_elements = itertools.chain([first], elements)
         if all(placement.is_local for placement in self._first):
             return all_elements, is_there
