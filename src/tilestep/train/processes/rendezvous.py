@@ -110,7 +110,7 @@ class Rendezvous:
         """The values of all processes, in the order of their numbers. All processes call this the same number of times.
 
         Args:
-            value: this process's value, of types that `messages.encode` writes.
+            value: this process's value, of JSON's types.
         Raises:
             TypeError, ValueError: for another value. It has not been sent, so this process may call again with another one.
             ValueError: if a process has sent bytes that are no message.
@@ -129,29 +129,29 @@ class Rendezvous:
             raise
         return [self._decoded(process, answer) for process, answer in enumerate(gathered)]
 
-    def _decoded(self, process: int, message: bytes) -> Any:
+    def _decoded(self, process: int, message: str) -> Any:
         try:
-            return messages.decode(message)
+            return messages.decode(message.encode())
         except ValueError as error:
             raise ValueError(f"process {process} ({self.name(process)}) has sent {error}; {_WAY_OUT}") from error
 
-    def _collect(self, message: bytes) -> list[bytes]:
+    def _collect(self, message: bytes) -> list[str]:
         """Process 0 receives the other processes' messages, and sends all of them to each."""
-        values = [message] * self.count
+        values = [message.decode("latin-1")] * self.count
         missing = {connection: process for process, connection in self.connections.items()}
         while missing:
             for ready in wait(list(missing)):
                 assert isinstance(ready, Connection)
                 process = missing.pop(ready)
                 try:
-                    values[process] = ready.recv_bytes(messages.LONGEST_BYTES)
+                    values[process] = ready.recv_bytes(messages.LONGEST_BYTES).decode("latin-1")
                 except (EOFError, OSError) as error:
                     self._send_all(process, but=process)
                     raise self._lost(process, ready) from error
         self._send_all(values)
         return values
 
-    def _send_all(self, answer: list[bytes] | int, but: int = -1) -> None:
+    def _send_all(self, answer: list[str] | int, but: int = -1) -> None:
         """Process 0 answers all processes except `but`. Args: answer: all messages, or the number of a process that is gone."""
         message = messages.encode(answer, longest_bytes=self.count * ANSWER_BYTES)
         for process, connection in self.connections.items():
@@ -159,7 +159,7 @@ class Rendezvous:
                 with contextlib.suppress(OSError):  # the next call finds that the process is gone
                     connection.send_bytes(message)
 
-    def _exchange(self, message: bytes) -> list[bytes]:
+    def _exchange(self, message: bytes) -> list[str]:
         """Any other process sends its message to process 0, and receives all of them."""
         connection = self.connections[0]
         try:
@@ -174,7 +174,7 @@ class Rendezvous:
             raise ProcessFailedError(process=0, name=self.name(0), text=f"has sent {error}; {_WAY_OUT}") from error
         if type(values) is int and 0 <= values < self.count:
             raise ProcessFailedError(process=values, name=self.name(values), text=_GONE)
-        if type(values) is not list or [type(each) for each in values] != [bytes] * self.count:
+        if type(values) is not list or [type(each) for each in values] != [str] * self.count:
             text = f"has sent {shown(values)} instead of the messages of {self.count} processes; {_WAY_OUT}"
             raise ProcessFailedError(process=0, name=self.name(0), text=text)
         return values

@@ -82,9 +82,10 @@ class Transfers:
         """A run begins."""
         self._before, self._to_skip = (self._sent.copy(), self._received.copy()), None
 
-    def counts(self) -> tuple[dict[int, int], dict[int, int]]:
+    def counts(self) -> tuple[list[int], list[int]]:
         """The numbers of messages (to, from) each process, ever."""
-        return dict(self._sent), dict(self._received)
+        processes = range(self._count)
+        return [self._sent[process] for process in processes], [self._received[process] for process in processes]
 
     def begin_replay(self) -> None:
         """A broken run is replayed, with arrays that are errors: skips the messages that it has sent and received already."""

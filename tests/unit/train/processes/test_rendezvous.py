@@ -69,7 +69,7 @@ def test_all_hear_what_each_has_said(threads: ThreadPoolExecutor, broadcast: Bro
     made = connected(threads, broadcast, 3)
     for turn in range(2):
         said = outcomes(threads, [lambda one=one, turn=turn: one.all_gather((one.me, turn)) for one in made])
-        assert said == [[(process, turn) for process in range(3)]] * 3
+        assert said == [[[process, turn] for process in range(3)]] * 3
 
 
 @pytest.mark.parametrize("process", [0, 1])
@@ -79,7 +79,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: Thre
     class Local:
         pass
 
-    with pytest.raises(TypeError, match=r"type .*Local cannot be sent to the other processes: only None, bool, int"):
+    with pytest.raises(TypeError, match="Object of type Local is not JSON serializable"):
         made[process].all_gather(Local())
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
@@ -105,8 +105,8 @@ def test_what_is_no_message_is_an_error_in_all_and_they_go_on(threads: ThreadPoo
     ("answer", "words"),
     [
         (b"junk", "has sent no message"),
-        (encode([b""]), r"has sent \[b''\] instead of the messages of 2 processes; all"),
-        (encode(["", ""]), r"has sent \['', ''\] instead of"),
+        (encode([""]), r"has sent \[''\] instead of the messages of 2 processes; all"),
+        (encode([1, 2]), r"has sent \[1, 2\] instead of"),
         (encode(2), "has sent 2 instead of"),
         (encode(["\x1b" * 100_000]), r"has sent \['[\\x1b]{1,100}\.\.\.[\\x1b]{1,100}'\] instead of the messages of 2 processes; all"),
         (

@@ -230,7 +230,7 @@ class Processes:
             return
         counts = self.agree("is about to update", self._links()[1].counts())
         for process, (sent, _) in enumerate(counts):
-            assert sent.get(self._me, 0) == counts[self._me][1].get(process, 0)  # all have gone through the same tasks
+            assert sent[self._me] == counts[self._me][1][process]  # all have gone through the same tasks
         self.is_committed = True
 
     def looked(self, look: Callable[[], None], order: Callable[[], int]) -> None:
