@@ -41,6 +41,7 @@ _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
 LOADS_DOMINATE: Final = 0.1  # of emulated time
 _MOST_IPUS: Final = 4  # beside the busiest one, that are looked at
 _SINGLE: Final = "single operations outside of jit"
+_TURNING: Final = "single operations between jitted functions"
 _JITTED: Final = "jitted functions"
 _COPIES: Final = "copies of arrays of the host"
 
@@ -77,9 +78,8 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
     """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     units = loaded(figures, figures.loaded_on_busiest)
     parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
-    single = next((part for part, what, _ in parts if what == _SINGLE), [])
     most = max((cycles for _, _, cycles in parts), default=0)
-    if single and (_cycles(single) == most or _may_go(figures, single, evidence) or taking_turns(figures, single, evidence)[0]):
+    if any(what == _TURNING or (what == _SINGLE and (cycles == most or _may_go(figures, part, evidence))) for part, what, cycles in parts):
         parts = [  # without a function that is loaded again because they evict it
             each
             for each in parts
@@ -111,15 +111,17 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
 
 def _may_go(figures: Figures, single: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:
     """Whether single operations may leave the IPU, so that a program whose place they take is not loaded again."""
-    return evidence is not None and any(CPU_DEFAULT in way.edit for way in single_ways(figures, single, evidence))
+    return evidence is not None and any(CPU_DEFAULT in way.edit for way in single_ways(figures, single, (), evidence))
 
 
 def _parts(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> Iterator[tuple[list[LoadedUnit], str]]:
     """Programs that one edit spares, and what they are."""
     copies = staged(figures, units, evidence)
     single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
+    turning, _ = taking_turns(figures, single, evidence)
+    once = [unit for unit in single if unit not in turning]
     others = [unit for unit in units if unit.origin != "jax"]
-    yield from ((part, what) for part, what in ((single, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
+    yield from ((part, what) for part, what in ((turning, _TURNING), (once, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
 
 
 def _said(figures: Figures, part: list[LoadedUnit], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
@@ -129,9 +131,10 @@ def _said(figures: Figures, part: list[LoadedUnit], what: str, evidence: Evidenc
     shares = shares_of(part, evidence)
     if what == _COPIES:
         return staged_text(part, shares), shares, staged_ways(part)
-    ways = single_ways(figures, part, evidence) if evidence else ()
+    _, users = taking_turns(figures, part, evidence) if what == _TURNING else ([], [])
+    ways = single_ways(figures, part, users, evidence) if evidence else ()
     on_cpu = evidence is None or _may_go(figures, part, evidence)
-    return single_text(figures, part, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
+    return single_text(figures, part, users, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
 
 
 def _copies_arrays(units: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:

@@ -80,6 +80,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
 _MOST_OF_THEM: Final = 0.3  # of single operations, by what their loads take
+_TAKES_PART: Final = 0.1  # of the loads of the function with most: one that is loaded less often can stay apart
 Shares = tuple[tuple[Line, float], ...]
 
 
@@ -123,6 +124,7 @@ def taking_turns(figures: Figures, units: Sequence[LoadedUnit], evidence: Eviden
     users = [unit for unit in loaded(figures, figures.loaded_on_busiest) if unit.origin == "user" and unit.loads > 1]
     if evidence is None or not users:
         return [], []
+    users = [unit for unit in users if unit.loads >= _TAKES_PART * users[0].loads]  # the first has most
     owned = {key for unit in users for key in unit.keys}
     keys = [call.key for call in evidence.dispatches]
     places = [place for place, key in enumerate(keys) if key in owned]
@@ -147,14 +149,22 @@ def _unjitted(figures: Figures, shares: Shares, evidence: Evidence) -> str:
 
 
 def single_text(
-    figures: Figures, units: Sequence[LoadedUnit], shares: Shares, evidence: Evidence | None, *, on_cpu: bool, copies: bool
+    figures: Figures,
+    units: Sequence[LoadedUnit],
+    users: Sequence[LoadedUnit],
+    shares: Shares,
+    evidence: Evidence | None,
+    *,
+    on_cpu: bool,
+    copies: bool,
 ) -> str:
     """What a sentence goes on with about single operations.
 
-    Args: shares: of the lines that run them. on_cpu: whether they can run there. copies: whether one copies an array of the host.
+    Args: users: functions with which they take turns. shares: of the lines that run them. on_cpu: whether they can run there. copies:
+        whether one copies an array of the host.
     """
     reads = evidence is not None and take_results({key for unit in units for key in unit.keys}, evidence)
-    turns = turns_text(*taking_turns(figures, units, evidence))
+    turns = turns_text(units, users)
     elsewhere = f", or {_on_cpu('it' if len(units) == 1 else 'they', len(units), reads=reads)}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
     straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
@@ -162,7 +172,7 @@ def single_text(
         straight += f" {DIVIDES} divides arrays: have them made divided (out_shardings of what makes them, or jax.device_put)."
     if len(units) == 1:
         return (
-            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."
+            f"{units[0].label} is a program of its own. Put it into {_joint(users) or 'a jitted function with its neighbours'}{elsewhere}."
             + turns
             + straight
             + where.replace("They are", "It is")
@@ -171,9 +181,18 @@ def single_text(
     count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
     jit = "" if evidence is None else _unjitted(figures, shares, evidence)
     return (
-        f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
-        f"jitted function{elsewhere}.{turns}{straight}{where}{jit}"
+        f"each is a program of its own, {count} ({names}). Put "
+        + (
+            f"them into {_joint(users)}"
+            if users
+            else "those that belong together, such as a model's initialisation, into one jitted function"
+        )
+        + f"{elsewhere}.{turns}{straight}{where}{jit}"
     )
+
+
+def _joint(users: Sequence[LoadedUnit]) -> str:
+    return f"one jitted function with {names_text([unit.label for unit in users], most=2)}" if users else ""
 
 
 def _on_cpu(named: str, count: int, *, reads: bool) -> str:
@@ -189,17 +208,18 @@ def take_results(keys: Collection[int], evidence: Evidence) -> bool:
 
 
 def turns_text(turning: Sequence[LoadedUnit], users: Sequence[LoadedUnit]) -> str:
-    """A sentence about single operations that take turns with functions of the user's; '' if there are none."""
-    if not turning:
+    """A sentence about single operations that take turns with functions of the user's; '' if there are no such functions."""
+    if not users:
         return ""
-    names = names_text(list(dict.fromkeys(unit.name for unit in turning)), most=2)
-    runs = "runs" if len(turning) == 1 else "run"
+    runs = "It runs" if len(turning) == 1 else "They run"
     owners = names_text([unit.label for unit in users], most=2)
-    return f" {names} {runs} between the runs of {owners}: each turn loads them all."
+    return f" {runs} between the runs of {owners}: each turn loads them all."
 
 
-def single_ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence) -> tuple[Way, ...]:
+def single_ways(figures: Figures, units: Sequence[LoadedUnit], users: Sequence[LoadedUnit], evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU.
+
+    Args: users: functions with which they take turns.
 
     A line that also runs a function that the user jits, or yields to who may, stays there: its statement would take that along. So do
     operations with products among them, such as an evaluation: they are what an IPU is for.
@@ -208,15 +228,12 @@ def single_ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidenc
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
     elsewhere = _on_cpu(count, len(keys), reads=take_results(set(keys), evidence))
     ways: list[Way] = []
-    turning, users = taking_turns(figures, units, evidence)
-    if turning:
-        names = names_text([unit.label for unit in (*users, *turning)], most=3)
-        both = [key for unit in (*users, *turning) for key in unit.keys]
+    if users:
+        names = names_text([unit.label for unit in (*users, *units)], most=3)
+        both = [key for unit in (*users, *units) for key in unit.keys]
         ways.append(Way(edit=f"put {names} into one jitted function", change=merged(both, by_turns=True), how="about", basis=AS_ONE))
-    rest = [key for unit in units if unit not in turning for key in unit.keys]
-    if len(rest) > 1:
-        on_one = f"put {len(rest):,} programs of single operations into one jitted function"
-        ways.append(Way(edit=on_one, change=merged(rest), how="about", basis=AS_ONE))
+    elif len(keys) > 1:
+        ways.append(Way(edit=f"put {count} into one jitted function", change=merged(keys), how="about", basis=AS_ONE))
     runs = evidence.host_lines.runs
     own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
     lines = {line for key in keys for line in runs.get(key, ())}

@@ -229,6 +229,29 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+@pytest.mark.parametrize("learns", [12, 3], ids=["rarely", "often"])
+def test_a_function_that_is_rarely_loaded_stays_apart(learns: int) -> None:
+    """What acts 36 times and learns after each 12th need not be one function with it, unless that is as often; what begins is one, too."""
+
+    def program() -> Any:
+        act, learn = jax.jit(lambda w, key: jax.random.normal(key, (8,)) * w), jax.jit(lambda w, x: w - 0.1 * x)
+        w, key = jnp.ones(8) * 2 + 1, np.zeros(2, np.uint32)
+        for turn in range(1, 37):
+            key, sub = jax.random.split(key)
+            x = np.asarray(act(w, sub))
+            if turn % learns == 0:
+                w = learn(w, x)
+        return w
+
+    told = profiled(program)
+    edits = [finding.edit for finding in of_kind(told, "loads")]
+    joint = r"put jit__lambda #\d+, jit__lambda #\d+, " if learns == 3 else r"put jit__lambda #\d+, jit__threefry_split"
+    assert re.match(joint + r".* into one jitted function$", edits[0]), edits
+    assert [edit for edit in edits if re.match(r"run \d programs of single operations", edit)], edits
+    assert told.together is not None
+    assert told.together.gain.share > 0.9
+
+
 def test_an_evaluation_on_the_cpu_is_another_way_out() -> None:
     assert of_kind(profiled(evaluating(where="cpu")), "loads") == []
 
