@@ -80,6 +80,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
 _MOST_OF_THEM: Final = 0.3  # of single operations, by what their loads take
+_REPEATED_LOADS: Final = 8  # of one operation: more than layers of a small model have of it
 _TAKES_PART: Final = 0.1  # of the loads of the function with most: one that is loaded less often can stay apart
 Shares = tuple[tuple[Line, float], ...]
 
@@ -182,13 +183,15 @@ def single_text(
     jit = "" if evidence is None else _unjitted(figures, shares, evidence)
     return (
         f"each is a program of its own, {count} ({names}). Put "
-        + (
-            f"them into {_joint(users)}"
-            if users
-            else "those that belong together, such as a model's initialisation, into one jitted function"
-        )
+        + (f"them into {_joint(users)}" if users else f"those that belong together, such as {_which(units)}, into one jitted function")
         + f"{elsewhere}.{turns}{straight}{where}{jit}"
     )
+
+
+def _which(units: Sequence[LoadedUnit]) -> str:
+    """Where most of them stand, by what their loads take."""
+    repeated = sum(unit.cycles for unit in units if unit.loads >= _REPEATED_LOADS)
+    return "the body of a loop" if 2 * repeated > sum(unit.cycles for unit in units) else "a model's initialisation"
 
 
 def _joint(users: Sequence[LoadedUnit]) -> str:

@@ -89,6 +89,11 @@ def checked_carry(carry: Pytree, result: Pytree, body: Body) -> Pytree:
     before, structure = _jax.tree_util.tree_flatten_with_path(carry)
     returned, new_structure = _jax.tree_util.tree_flatten_with_path(result)
     if new_structure != structure:
+        if type(result) is tuple and len(result) == 2 and _jax.tree.structure(result[0]) == structure:
+            raise TypeError(
+                f"body {name_of(body)} returns (carry, value), as that of lax.scan: it must return the carry alone; an OutfeedQueue brings "
+                "values out, by outfeed.enqueue(value) in the body"
+            )
         raise TypeError(
             f"body {name_of(body)} must return a new carry like the one it was given: {_difference(before, returned)}\n"
             f"  expected {shortened(structure, _MOST_QUOTED_CHARACTERS)}\n  found    {shortened(new_structure, _MOST_QUOTED_CHARACTERS)}"

@@ -124,6 +124,8 @@ def test_the_carry_is_donated_unless_the_caller_says_no() -> None:
     ("body", "message"),
     [
         (lambda c: {"w": c["w"]}, r"body lambda must return a new carry like the one it was given: it lacks carry\['n'\]"),
+        (lambda c: (c, c["n"]), r"body lambda returns \(carry, value\), as that of lax\.scan: .* by outfeed\.enqueue\(value\) in the body"),
+        (lambda c: (c["w"], c["n"]), r"body lambda must return a new carry like the one it was given: it lacks"),
         (lambda c: {**c, "extra": 1}, r"it has a new carry\['extra'\]"),
         (lambda c: [c["n"], c["w"]], r"lacks carry\['n'\] and 1 more; it has a new carry\[0\] and 1 more"),
         (lambda c: {**c, "n": c["n"] + 0.5}, r"carry\['n'\]: .* expected int32\[\], found float32\[\]"),
