@@ -33,6 +33,7 @@ _FORGET_WORK: Final = 3  # of a call that forgets a value
 _LEAST_CALLS: Final = 3  # of which the last two are taken to be warm
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_LEAST_WARM: Final = 3  # turns, of which the first loads and the last has no end; those of a loop have many trips each
 _MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
 _Noted = TypeVar("_Noted")
 
@@ -270,7 +271,7 @@ class Evidence:
         """
         places, end = list(self._within(tuple(starts), MOST_PLAYED // 4)), played.offset + len(played.script.calls)
         all_steps = sum(steps for start, steps in starts.items() if played.offset <= start < end)
-        if len(places) < LEAST_TURNS or not all_steps:
+        if len(places) < _LEAST_WARM or not all_steps:
             return None
         allowed, most = work_of(played.script.calls), _MOST_WARM
         while True:  # the last of them, because the host is ahead for long where a load takes long

@@ -158,7 +158,9 @@ def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | N
     if turns.steps < LEAST_TURNS * turns.count:
         return None
     members = [replace(of, cycles=replace(of.cycles, load=0, read=0)) for of in figures.programs if of.key in turns.members]
-    return _steady(figures, evidence, turns, sum(of.cycles.total for of in members) / turns.steps, {}, [(of, 1) for of in members], 0)
+    return _steady(
+        figures, evidence, turns, sum(of.cycles.total for of in members) / turns.steps, turns.starts, [(of, 1) for of in members], 0
+    )
 
 
 def _spent(figures: Figures, half: Turns) -> Iterator[tuple[ProgramProfile, float]]:
