@@ -228,9 +228,9 @@ def _came_later(evidence: Evidence, turns: _Turns) -> bool:
 
 
 def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
-    """Of a step: as its loop says, or what is first in the shapes of all arguments that are new at each run, if they are several.
+    """Of a step: as its loop says, or what is first in the shapes of all arguments that are new at each run.
 
-    Of a program over several IPUs it is the sum of their parts.
+    One alone may be no batch, unless all results have as many rows. Of a program over several IPUs it is the sum of their parts.
     """
     program = next(program for program in figures.programs if program.key == turns.key)
     for batch in figures.batches:
@@ -243,9 +243,12 @@ def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
     fresh = [each for each in evidence.programs[turns.key].arguments if each.result is None and each.index not in again]
     shapes = [found.dims[loop:] for each in fresh if (found := array_of(each.shape)) is not None]
     sizes = {dims[0] for dims in shapes if dims}
-    if len(shapes) < 2 or not all(shapes) or len(sizes) > 1:
+    if not all(shapes) or len(sizes) != 1:
         return None
     size = sizes.pop()
+    rows = [found.dims[:1] for each in evidence.programs[turns.key].results if (found := array_of(each.shape)) and len(found.dims) > 1]
+    if len(shapes) < 2 and not (rows and rows == [(size,)] * len(evidence.programs[turns.key].results)):
+        return None
     body = evidence.programs[turns.key].body
     loops = [node for node in body.nodes if isinstance(node, Loop) and node.trips == size]
     if loops:  # a scan goes over it: it is time, before the batch, or the steps that the scan does, if these go back from a loss

@@ -243,3 +243,16 @@ def test_a_larger_batch_of_a_loop_spares_no_calls(calls: int) -> None:
     spent = [sum(of.cycles.total - of.cycles.load for of in profile.programs) for profile in (before, after)]
     made = 1 - spent[1] / spent[0]
     assert found.gain.step_share == pytest.approx(made, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("function", "samples"), [(lambda x, w: x @ w, 32), (lambda x, w: (x @ w).sum(0), None), (lambda x, w: ((x @ w), w.T), None)]
+)
+def test_a_batch_that_comes_alone_has_items_if_all_results_have_its_rows(function: Callable[..., Any], samples: int | None) -> None:
+    def program() -> Any:
+        infer, w = jax.jit(function), jnp.ones((64, 48))
+        return [infer(np.full((32, 64), number, F32), w) for number in range(12)]
+
+    steady = dry(program).steady
+    assert steady is not None
+    assert steady.samples == samples
