@@ -12,7 +12,7 @@ from tilestep.advice.finding import Line
 from tilestep.advice.limits import PRODUCTS
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, group_text, shares_text
 from tilestep.advice.proposal import Way
-from tilestep.advice.source_lines import jittable_at, yields_at
+from tilestep.advice.source_lines import in_loop, jittable_at, yields_at
 from tilestep.figures.quantities import names_text, share_text
 from tilestep.figures.records import Figures, Origin
 from tilestep.plan.steps import Program, Superstep, leaves
@@ -80,7 +80,6 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
 _MOST_OF_THEM: Final = 0.3  # of single operations, by what their loads take
-_REPEATED_LOADS: Final = 8  # of one operation: more than layers of a small model have of it
 _TAKES_PART: Final = 0.1  # of the loads of the function with most: one that is loaded less often can stay apart
 Shares = tuple[tuple[Line, float], ...]
 
@@ -183,15 +182,15 @@ def single_text(
     jit = "" if evidence is None else _unjitted(figures, shares, evidence)
     return (
         f"each is a program of its own, {count} ({names}). Put "
-        + (f"them into {_joint(users)}" if users else f"those that belong together, such as {_which(units)}, into one jitted function")
+        + (f"them into {_joint(users)}" if users else f"those that belong together, such as {_which(shares)}, into one jitted function")
         + f"{elsewhere}.{turns}{straight}{where}{jit}"
     )
 
 
-def _which(units: Sequence[LoadedUnit]) -> str:
+def _which(shares: Shares) -> str:
     """Where most of them stand, by what their loads take."""
-    repeated = sum(unit.cycles for unit in units if unit.loads >= _REPEATED_LOADS)
-    return "the body of a loop" if 2 * repeated > sum(unit.cycles for unit in units) else "a model's initialisation"
+    looped = sum(share for line, share in shares if in_loop(line))
+    return "the body of a loop" if 2 * looped > 1 else "a model's initialisation"
 
 
 def _joint(users: Sequence[LoadedUnit]) -> str:

@@ -23,14 +23,15 @@ _OF_HOST: Final = frozenset({  # names in functions that cannot be jitted: of wh
 })  # fmt: skip
 
 
-def in_loop(line: Line, inside: ast.expr) -> bool:
-    """Whether an expression of the line's file is in the body of a loop."""
-    place = inside.lineno, inside.col_offset
+def in_loop(line: Line, inside: ast.expr | None = None) -> bool:
+    """Whether a line, or an expression of the line's file, is in the body of a loop."""
     loops = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.For | ast.While)]
-    return any(_begin(loop.body[0]) <= place <= _end(loop.body[-1]) for loop in loops)
+    if inside is None:
+        return any(loop.body[0].lineno <= line.number <= _end(loop.body[-1])[0] for loop in loops)
+    return any(_begin(loop.body[0]) <= _begin(inside) <= _end(loop.body[-1]) for loop in loops)
 
 
-def _begin(node: ast.stmt) -> tuple[int, int]:
+def _begin(node: ast.stmt | ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 

@@ -256,6 +256,18 @@ def test_an_evaluation_on_the_cpu_is_another_way_out() -> None:
     assert of_kind(profiled(evaluating(where="cpu")), "loads") == []
 
 
+def test_what_stands_in_a_loop_is_told_to_be_its_body() -> None:
+    def descends() -> Any:
+        w = jnp.ones(8)
+        for _ in range(12):
+            gradient = w * 2.0
+            w = w - gradient
+        return w
+
+    assert "such as the body of a loop, into one" in first_of(profiled(descends)).text
+    assert "such as a model's initialisation, into one" in first_of(profiled(outside_of_jit("ipu"))).text
+
+
 def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:
     finding = first_of(profiled(outside_of_jit("ipu")))
     assert "They are made by test_loads.py:" in finding.text
