@@ -34,7 +34,9 @@ def told(command: str, act: Callable[[], int]) -> int:
     except RecordingError as error:
         tell(command, str(error))
     except OSError as error:
-        tell(command, f"{plain(error.filename)}: {error.strerror}" if error.filename else plain(error))
+        folder = Path(error.filename or ".").parent
+        why = error.strerror if folder.exists() else f"there is no folder {plain(folder)}: make it, or name another"
+        tell(command, f"{plain(error.filename)}: {why}" if error.filename else plain(error))
     return WRONG
 
 

@@ -39,7 +39,7 @@ def test_a_recording_is_never_written_over(runs: Path, output: str, capsys: pyte
         (("nowhere",), "nowhere: No such file or directory"),
         (("five", "nowhere"), "nowhere: No such file or directory"),
         (("page.html",), "is no recording"),
-        (("five", "-o", "nowhere/page.html"), "nowhere/page.html: No such file or directory"),
+        (("five", "-o", "nowhere/page.html"), "nowhere/page.html: there is no folder nowhere: make it, or name another"),
         (("five", "-o", "."), "Is a directory"),
     ],
 )
