@@ -44,6 +44,7 @@ _SINGLE: Final = "single operations outside of jit"
 _TURNING: Final = "single operations between jitted functions"
 _JITTED: Final = "jitted functions"
 _COPIES: Final = "copies of arrays of the host"
+_ONE_PROGRAM: Final = "arrays in place of static arguments, one dtype, one jit"
 
 
 def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -169,10 +170,13 @@ def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | No
             exact = function.differs == "batch" and not mask
             basis = "without the mask's own work" if mask and function.differs == "batch" else "as if all calls had the largest shapes"
             names = names_text(_differing(evidence, function), most=3)
-            edit = {"batch": f"pad {names} of {function.name}", "dtype": f"call {function.name} with one dtype"}
+            edits = {"batch": f"pad {names} of {function.name}", "dtype": f"call {function.name} with one dtype"}
+            edit = edits.get(function.differs, f"pad {names} of {function.name} to one shape")
+            if any(not set(function.keys).isdisjoint(unit.keys) for copies in _copies(alone, evidence) for unit in copies):
+                edit = f"{edit}, with {_ONE_PROGRAM}"  # which of them have equal static arguments is unknown
             ways.append(
                 Way(
-                    edit=edit.get(function.differs, f"pad {names} of {function.name} to one shape"),
+                    edit=edit,
                     change=called_as(others, largest),
                     how="replayed" if exact else "about",
                     basis="" if exact else basis,
@@ -182,7 +186,7 @@ def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | No
     for copies in _copies(alone, evidence):
         first, *others = copies
         names = _resharded(copies, evidence)
-        edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
+        edit = f"make {first.name} one program: {_ONE_PROGRAM}"
         line = _made_at(evidence, first.keys[0])
         if names:
             named = names_text(_as_written(evidence, first, names), most=3)
@@ -320,9 +324,10 @@ def _switching(figures: Figures, units: list[LoadedUnit], evidence: Evidence | N
     shapes = [
         f"{_other_shapes(function, evidence)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}
     ]
-    shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
+    shapes += dict.fromkeys(f"{_several(copies, evidence)} " for copies in _copies(alone, evidence))
     way_out = "Put them into one jitted function." if sum(unit.loads > 1 for unit in alone) > 1 else ""
-    if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
+    surplus = _surplus(alone, evidence)
+    if shapes and len({unit.function for unit in alone if unit not in surplus}) == 1:
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):
         text = f"an IPU keeps one program and switching reloads. Most loads: {most}. {''.join(shapes)}{way_out}".rstrip()

@@ -351,6 +351,27 @@ def test_a_static_argument_that_makes_several_programs_is_found_and_worth_what_w
     assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.02)
 
 
+def test_other_shapes_and_static_arguments_are_one_edit_and_worth_what_was_promised() -> None:
+    def program(*, one: bool) -> Callable[[], Any]:
+        def run() -> Any:
+            step = jax.jit(lambda w, x, rate: w - rate * jnp.tanh(x @ w).sum(), static_argnums=() if one else 2)
+            w: Any = np.ones((64, 64), np.float32)
+            for number in range(24):
+                rate, size = 0.5 ** (number // 8), 32 if one or number % 2 else 24
+                w = step(w, np.full((size, 64), number, np.float32), np.float32(rate) if one else rate)
+            return w
+
+        return run
+
+    before, after = profiled(program(one=False)), profiled(program(one=True))
+    [found] = of_kind(before, "loads")
+    assert found.edit.startswith("pad x of jit__lambda, with arrays in place of static arguments")
+    assert found.text.count("each new value of a static argument") == 1
+    assert "Put them into one jitted function" not in found.text
+    assert found.gain is not None
+    assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.05)
+
+
 @pytest.mark.parametrize("summed", [False, True])
 def test_padding_needs_a_mask_where_results_sum_over_it(summed: bool) -> None:
     def program() -> Any:
