@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from tests.together import each
+from tests.unit.popart.session.models import run
 from tilestep import popart
 
 
@@ -40,8 +41,7 @@ def test_a_program_of_sdk_1_2_runs() -> None:
     }
     session = popart.InferenceSession(**given)
     session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.array([-1, 2], np.float32)}, anchors))
+    anchors = run(session, {x: np.array([-1, 2], np.float32)})
     np.testing.assert_array_equal(anchors[y], [0, 2])
     with pytest.raises(TypeError, match=r"^'losses' is of PopART before SDK 2.3. To go on: there is one loss"):
         popart.TrainingSession(**given, losses=[y], optimizer=popart.ConstSGD(0.1))  # type: ignore[call-arg]

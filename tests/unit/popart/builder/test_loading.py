@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.unit.popart.session.models import run
 from tilestep import popart
 from tilestep.popart import Builder, TensorInfo
 from tilestep.popart.builder.external import array_of, location_of, take_folder
@@ -118,8 +119,7 @@ def test_weights_beside_an_exporter_s_file_are_read(tmp_path: Path, kind: dict[s
     for model in (Builder(name).getModelProto(), transformer.getModelProto(), name):
         session = popart.InferenceSession(model, popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice())
         session.prepareDevice()
-        anchors = session.initAnchorArrays()
-        session.run(popart.PyStepIO({}, anchors))
+        anchors = run(session, {})
         np.testing.assert_array_equal(anchors["y"], 2 * VALUES)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.together import each
+from tests.unit.popart.session.models import options
 from tilestep.popart import enums
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.options import AutomaticLossScalingSettings, BatchSerializationSettings, ExecutionPhaseSettings, SessionOptions
+from tilestep.popart.options import AutomaticLossScalingSettings, BatchSerializationSettings, ExecutionPhaseSettings
 
 LOSS_SCALE = r"\[AutomaticLossScale transform\] "
 TRACKED = enums.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
@@ -84,7 +85,7 @@ PHASED = {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}
 )
 def test_a_training_session_refuses(given: dict[str, Any], message: str) -> None:
     with pytest.raises(popart_exception, match=f"^{message}"):
-        _options(given).require_supported(training=True, num_ipus=4, tiles=64)
+        options(**given).require_supported(training=True, num_ipus=4, tiles=64)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_a_training_session_refuses(given: dict[str, Any], message: str) -> None
 )
 def test_an_inference_session_refuses(given: dict[str, Any], message: str) -> None:
     with pytest.raises(popart_exception, match=f"^{message}"):
-        _options(given).require_supported(training=False)
+        options(**given).require_supported(training=False)
 
 
 @each(
@@ -117,12 +118,12 @@ def test_an_inference_session_refuses(given: dict[str, Any], message: str) -> No
     ],
 )
 def test_what_fits_is_taken(given: dict[str, Any]) -> None:
-    _options(given).require_supported(training=True, num_ipus=4, tiles=64)
+    options(**given).require_supported(training=True, num_ipus=4, tiles=64)
 
 
 @pytest.mark.parametrize(("given", "phases"), [({"executionPhaseSettings": ExecutionPhaseSettings(1)}, 1), (PHASED, 0)])
 def test_one_phase_is_no_phases(given: dict[str, Any], phases: int, capsys: pytest.CaptureFixture[str]) -> None:
-    _options(given).require_supported(training=True)
+    options(**given).require_supported(training=True)
     assert (
         f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."
         in capsys.readouterr().err
@@ -130,11 +131,4 @@ def test_one_phase_is_no_phases(given: dict[str, Any], phases: int, capsys: pyte
 
 
 def test_loops_of_batches_are_taken_where_nothing_is_trained() -> None:
-    _options({"batchSerializationSettings": LOOP}).require_supported(training=False)
-
-
-def _options(given: dict[str, Any]) -> SessionOptions:
-    options = SessionOptions()
-    for name, value in given.items():
-        setattr(options, name, value)
-    return options
+    options(batchSerializationSettings=LOOP).require_supported(training=False)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.popart.options import test_effects_of_placement
+from tests.unit.popart.session.models import prepared, run, weights_of
 from tilestep import popart
 from tilestep.popart.options.table import TABLE
 
@@ -85,12 +86,9 @@ def trained(set_options: Set, inputs: Array, *, dtype: str = "FLOAT", rate: floa
         userOptions=options,
         deviceInfo=popart.DeviceManager().createCpuDevice(),
     )
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     session.run(popart.PyStepIO({x: inputs}, session.initAnchorArrays()))
-    session.weightsToHost()
-    weights = {w: np.zeros(1, inputs.dtype)}
-    session.readWeights(popart.PyWeightsIO(weights))
+    weights = weights_of(session, w)
     return weights[w]
 
 
@@ -166,10 +164,7 @@ def test_a_loss_scale_beyond_float16_is_not_cut() -> None:
         flow = popart.DataFlow(1, ["Gradient___" + half, loss])
         device = popart.DeviceManager().createCpuDevice()
         session = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device, userOptions=options)
-        session.prepareDevice()
-        session.weightsFromHost()
-        anchors = session.initAnchorArrays()
-        session.run(popart.PyStepIO({}, anchors))
+        anchors = run(prepared(session), {})
         assert anchors[loss] == 0.25
         return anchors["Gradient___" + half]
 
@@ -325,8 +320,5 @@ def test_the_loss_scaling_follows_the_gradients(builder: popart.Builder) -> None
         userOptions=options,
         deviceInfo=popart.DeviceManager().createCpuDevice(),
     )
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.array([1, 2000, 1], np.float16).reshape(3, 1, 1)}, anchors))
+    anchors = run(prepared(session), {x: np.array([1, 2000, 1], np.float16).reshape(3, 1, 1)})
     assert anchors["finalLossScale"].tolist() == [4.0, 8.0, 4.0]

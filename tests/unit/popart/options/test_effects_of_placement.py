@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from tests.unit.popart.session.models import options, prepared, run, weights_of
 from tilestep import popart
 from tilestep.popart.session.emulation import Emulation, emulated_program
 from tilestep.popart.session.plan import plan_of
@@ -36,13 +37,6 @@ def _model(*, placed: bool = True, layers: int = 2) -> tuple[bytes, str, str, st
     return builder.getModelProto(), x, last, made[-1]
 
 
-def _options(**given: Any) -> popart.SessionOptions:
-    options = popart.SessionOptions()
-    for name, value in given.items():
-        setattr(options, name, value)
-    return options
-
-
 def _device(ipus: int = 2) -> popart.DeviceInfo:
     return popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16})
 
@@ -51,12 +45,12 @@ def _staging(*, placed: bool = True, layers: int = 2, batches: int = 1, ipus: in
     """The stages of an inference session."""
     proto, _, y, _ = _model(placed=placed, layers=layers)
     flow = popart.DataFlow(batches, [y])
-    return plan_of(proto, flow, shapes=InputShapeInfo(), options=_options(**given), device=_device(ipus)).staging
+    return plan_of(proto, flow, shapes=InputShapeInfo(), options=options(**given), device=_device(ipus)).staging
 
 
 def _pipelined(**given: Any) -> popart.SessionOptions:
     """Options of two stages and four microbatches."""
-    return _options(
+    return options(
         **{"virtualGraphMode": MODES.Manual, "enablePipelining": True, "enableGradientAccumulation": True, "accumulationFactor": 4, **given}
     )
 
@@ -78,13 +72,13 @@ def _cycles(**given: Any) -> int:
 
 def _emulated(**given: Any) -> int:
     proto, _, _, loss = _model()
-    options, sgd, device = _pipelined(**given), _sgd(), _device()
+    chosen, sgd, device = _pipelined(**given), _sgd(), _device()
     flow = popart.DataFlow(1, [loss])
-    plan = plan_of(proto, flow, shapes=InputShapeInfo(), options=options, device=device, loss=loss, optimizer=sgd)
+    plan = plan_of(proto, flow, shapes=InputShapeInfo(), options=chosen, device=device, loss=loss, optimizer=sgd)
     machine = device.machine()
     assert machine is not None
     emulation = Emulation(machine, name="session")
-    emulation.prepare(emulated_program(plan, options, sgd))
+    emulation.prepare(emulated_program(plan, chosen, sgd))
     emulation.weights_from_host()
     emulation.ran()
     return emulation.cycles()
@@ -122,17 +116,14 @@ def test_replicas_add_their_gradients(builder: popart.Builder, enable: bool) -> 
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [1]))
     w = builder.addInitializedInputTensor(np.ones(1, np.float32))
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, w])], reduction=popart.ReductionType.Sum)
-    options = _options(enableReplicatedGraphs=enable, replicatedGraphCount=2 if enable else 1)
+    chosen = options(enableReplicatedGraphs=enable, replicatedGraphCount=2 if enable else 1)
     sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
     session = popart.TrainingSession(
-        builder.getModelProto(), popart.DataFlow(1, []), loss, sgd, _device(2 if enable else 1), userOptions=options
+        builder.getModelProto(), popart.DataFlow(1, []), loss, sgd, _device(2 if enable else 1), userOptions=chosen
     )
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     session.run(popart.PyStepIO({x: np.array([2, 4] if enable else [2], np.float32)}, session.initAnchorArrays()))
-    session.weightsToHost()
-    weights = {w: np.zeros(1, np.float32)}
-    session.readWeights(popart.PyWeightsIO(weights))
+    weights = weights_of(session, w)
     assert weights[w] == (1 - 6 if enable else 1 - 2)
 
 
@@ -150,13 +141,10 @@ def test_shapes_stay_known_where_stages_compute_again(builder: popart.Builder) -
             y = builder.reshape_const(builder.aiOnnx, [builder.aiOnnx.matmul([y, w])], [4, WIDTH])
             loss = builder.aiGraphcore.identityloss([y]) if ipu else ""
     again = popart.RecomputationType.RecomputeAll
-    options = _options(virtualGraphMode=MODES.Manual, autoRecomputation=again, explicitRecomputation=True)
+    chosen = options(virtualGraphMode=MODES.Manual, autoRecomputation=again, explicitRecomputation=True)
     sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
-    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd, _device(), userOptions=options)
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.ones((4, WIDTH), np.float32)}, anchors))
+    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd, _device(), userOptions=chosen)
+    anchors = run(prepared(session), {x: np.ones((4, WIDTH), np.float32)})
     assert anchors[loss] == 1
 
 
@@ -190,10 +178,9 @@ def test_a_single_weight_waits_in_streaming_memory() -> None:
 def test_the_forward_part_of_a_pipeline_runs_alone() -> None:
     inputs = {"x": np.ones((4, 4, WIDTH), np.float32)}
     proto, _, y, loss = _model()
-    options = _pipelined(createImplicitPipeliningFwdOnlyProgram=True)
-    session = popart.TrainingSession(proto, popart.DataFlow(1, [y]), loss, _sgd(), _device(), userOptions=options)
-    session.prepareDevice()
-    session.weightsFromHost()
+    chosen = _pipelined(createImplicitPipeliningFwdOnlyProgram=True)
+    session = popart.TrainingSession(proto, popart.DataFlow(1, [y]), loss, _sgd(), _device(), userOptions=chosen)
+    prepared(session)
     anchors = session.initAnchorArrays()
     session.run("implicitPipeliningFwdOnly", popart.PyStepIO(inputs, anchors))
     assert (anchors[y] == 1).all()

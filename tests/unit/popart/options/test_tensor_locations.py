@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.together import each
+from tests.unit.popart.session.models import options
 from tilestep.popart import enums
 from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
 from tilestep.popart.options.tensor_locations import Subject, class_of, location_of
@@ -17,15 +18,11 @@ IO = enums.TileSet.IO
 
 
 def _options(replicas: int = 1, /, **given: Any) -> SessionOptions:
-    options = SessionOptions()
-    options.enableReplicatedGraphs, options.replicatedGraphCount = replicas > 1, replicas
-    for name, value in given.items():
-        setattr(options, name, value)
-    return options
+    return options(enableReplicatedGraphs=replicas > 1, replicatedGraphCount=replicas, **given)
 
 
-def _storage(options: SessionOptions, name: str, elements: int = 10_000, **more: Any) -> enums.TensorStorage:
-    return location_of(options, Subject(name=name, elements=elements, **more)).storage
+def _storage(chosen: SessionOptions, name: str, elements: int = 10_000, **more: Any) -> enums.TensorStorage:
+    return location_of(chosen, Subject(name=name, elements=elements, **more)).storage
 
 
 @each(
@@ -42,9 +39,9 @@ def _storage(options: SessionOptions, name: str, elements: int = 10_000, **more:
     ],
 )
 def test_a_variables_name_says_its_class(name: str, accumulates: bool, expected: str) -> None:
-    options = _options(enableGradientAccumulation=accumulates, accumulationFactor=2 if accumulates else 1)
-    assert class_of(options, name) == expected
-    assert class_of(options, name, activation=True) == "activation"
+    chosen = _options(enableGradientAccumulation=accumulates, accumulationFactor=2 if accumulates else 1)
+    assert class_of(chosen, name) == expected
+    assert class_of(chosen, name, activation=True) == "activation"
 
 
 @pytest.mark.parametrize(
@@ -64,30 +61,30 @@ def test_each_class_has_settings_of_its_own(field: str, name: str, activation: b
 
 
 def test_tensors_with_few_elements_stay_in_the_tiles() -> None:
-    options = _options(weightTensorLocationSettings=TensorLocationSettings(OFF, 100))
-    assert _storage(options, "w", 99) is ON
-    assert _storage(options, "w", 100) is OFF
-    assert _storage(options, "w", 100, constant=True) is ON
+    chosen = _options(weightTensorLocationSettings=TensorLocationSettings(OFF, 100))
+    assert _storage(chosen, "w", 99) is ON
+    assert _storage(chosen, "w", 100) is OFF
+    assert _storage(chosen, "w", 100, constant=True) is ON
 
 
 def test_the_smallest_size_of_a_momentum_is_that_of_the_state() -> None:
-    options = _options(
+    chosen = _options(
         enableGradientAccumulation=True,
         accumulationFactor=2,
         accumulatorTensorLocationSettings=TensorLocationSettings(OFF, 1),
         optimizerStateTensorLocationSettings=TensorLocationSettings(ON, 100),
     )
-    assert _storage(options, "Accl___w", 99) is ON
-    assert _storage(options, "Accl___w", 100) is OFF
-    assert _storage(options, "Accum___w", 1) is OFF
+    assert _storage(chosen, "Accl___w", 99) is ON
+    assert _storage(chosen, "Accl___w", 100) is OFF
+    assert _storage(chosen, "Accum___w", 1) is OFF
 
 
 def test_a_name_goes_before_an_operator_and_an_operator_before_a_class() -> None:
-    options = _options(activationTensorLocationSettings=TensorLocationSettings(OFF))
-    assert _storage(options, "a", activation=True, stated=TensorLocation(ON)) is ON
-    options.tensorLocationSettingsOverride["a"] = TensorLocation(OFF)
-    assert _storage(options, "a", activation=True, stated=TensorLocation(ON)) is OFF
-    assert _storage(options, "b", activation=True, stated=TensorLocation(ON)) is ON
+    chosen = _options(activationTensorLocationSettings=TensorLocationSettings(OFF))
+    assert _storage(chosen, "a", activation=True, stated=TensorLocation(ON)) is ON
+    chosen.tensorLocationSettingsOverride["a"] = TensorLocation(OFF)
+    assert _storage(chosen, "a", activation=True, stated=TensorLocation(ON)) is OFF
+    assert _storage(chosen, "b", activation=True, stated=TensorLocation(ON)) is ON
 
 
 @pytest.mark.parametrize(
@@ -100,15 +97,15 @@ def test_a_name_goes_before_an_operator_and_an_operator_before_a_class() -> None
     ],
 )
 def test_large_tensors_that_replicas_share_are_sharded(replicas: int, elements: int, more: dict[str, Any], sharded: bool) -> None:
-    options = _options(replicas, weightTensorLocationSettings=TensorLocationSettings(TensorLocation(OFF, SHARDED)))
-    found = location_of(options, Subject(name="w", elements=elements, **more))
+    chosen = _options(replicas, weightTensorLocationSettings=TensorLocationSettings(TensorLocation(OFF, SHARDED)))
+    found = location_of(chosen, Subject(name="w", elements=elements, **more))
     assert (found.replicatedTensorSharding is SHARDED) == sharded
     assert found.storage is OFF
 
 
 def test_activations_are_never_sharded() -> None:
-    options = _options(2, activationTensorLocationSettings=TensorLocationSettings(TensorLocation(OFF, SHARDED)))
-    found = location_of(options, Subject(name="a", elements=10_000, activation=True))
+    chosen = _options(2, activationTensorLocationSettings=TensorLocationSettings(TensorLocation(OFF, SHARDED)))
+    found = location_of(chosen, Subject(name="a", elements=10_000, activation=True))
     assert found.replicatedTensorSharding is enums.ReplicatedTensorSharding.Off
 
 

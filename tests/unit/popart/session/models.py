@@ -151,9 +151,13 @@ def training(
         deviceInfo=cpu() if device is None else device,
         userOptions=options(**changes),
     )
-    if prepare:
-        session.prepareDevice()
-        session.weightsFromHost()
+    return prepared(session) if prepare else session
+
+
+def prepared(session: Any) -> Any:
+    """The session, which has its weights."""
+    session.prepareDevice()
+    session.weightsFromHost()
     return session
 
 

@@ -23,6 +23,7 @@ from tests.unit.popart.session.models import (
     ipu,
     ipu_model,
     numbers,
+    prepared,
     run,
     same,
     squares,
@@ -71,8 +72,7 @@ def test_a_saved_program_runs_in_another_session(model: Model, tmp_path: Path) -
     with acquired() as device:
         again = training(model, {"w": "All"}, batches=2, device=device, prepare=False)
         again.loadExecutable(str(path))
-        again.prepareDevice()
-        again.weightsFromHost()
+        prepared(again)
         same(run(again, {model.x: inputs})["w"], expected)
         same(expected[1], trained(inputs).weight)
         with pytest.raises(popart.popart_runtime_error, match=r"^Unable to get reports when using a cached executable"):

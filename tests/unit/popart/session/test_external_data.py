@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.unit.popart.session.models import prepared, run, weights_of
 from tilestep import popart
 from tilestep.popart.builder import external
 
@@ -27,8 +28,7 @@ def training(file: Path, optimizer: popart.Optimizer | None = None) -> popart.Tr
     device = popart.DeviceManager().createCpuDevice()
     sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
     session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, {}), loss, optimizer or sgd, device)
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     session.run(popart.PyStepIO({}, {}))
     return session
 
@@ -37,8 +37,7 @@ def inference(model: bytes | str, out: str) -> Array:
     device = popart.DeviceManager().createCpuDevice()
     session = popart.InferenceSession(model, popart.DataFlow(1, [out]), device)
     session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({}, anchors))
+    anchors = run(session, {})
     return anchors[out]
 
 
@@ -127,9 +126,7 @@ def test_reset_host_weights_reads_the_file(tmp_path: Path) -> None:
     np.array(found, np.float32).tofile(tmp_path / "weights.bin")
     session.resetHostWeights(str(tmp_path / "model.onnx"))
     session.weightsFromHost()
-    session.weightsToHost()
-    read = {"w": np.zeros_like(W)}
-    session.readWeights(popart.PyWeightsIO(read))
+    read = weights_of(session, "w")
     np.testing.assert_array_equal(read["w"], W + 1)
 
 

@@ -29,7 +29,7 @@ def made(*, forward: bool = True, replicas: int = 1) -> tuple[Any, popart.Traini
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("replicas", [1, 2])
 def test_the_forward_part_gives_its_anchors_and_changes_no_weight(replicas: int) -> None:
     model, both = made(replicas=replicas)
     _, plain = made(forward=False, replicas=replicas)

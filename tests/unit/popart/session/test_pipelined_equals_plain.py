@@ -173,17 +173,8 @@ def plain(model: str, optimizer: str, replicas: int) -> dict[str, Array]:
     return trained(MODELS[model](), optimizer, replicas=replicas, pipelined=False, recompute=False)
 
 
-QUICK = [("dense", "adam", 2, True), ("convolution", "momentum", 1, True), ("embedding", "rmsprop", 2, False)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "optimizer", "replicas", "recompute"),
-    [
-        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
-        for case in itertools.product(MODELS, OPTIMIZERS, (1, 2), (False, True))
-    ],
-)
+@pytest.mark.parametrize(("model", "optimizer", "replicas", "recompute"), [*itertools.product(MODELS, OPTIMIZERS, (1, 2), (False, True))])
 def test_pipelined_and_accumulated_is_plain(model: str, optimizer: str, replicas: int, recompute: bool) -> None:
     expected = plain(model, optimizer, replicas)
     found = trained(MODELS[model](), optimizer, replicas=replicas, pipelined=True, recompute=recompute)

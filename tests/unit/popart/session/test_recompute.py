@@ -121,36 +121,3 @@ def test_with_explicit_loops_a_pipeline_has_the_rules_of_the_whole_graph() -> No
 )
 def test_intervals_become_shorter(count: int, expected: list[tuple[int, int]]) -> None:
     assert intervals(count) == expected
-
-
-def _trained_on_one_ipu(*, again: bool, tiles: int) -> tuple[popart.TrainingSession, Any]:
-    """A session of 12 layers, of which it computes three of four again. Returns: it, and its loss after a run."""
-    builder = popart.Builder()
-    rng = np.random.default_rng(0)
-    x = builder.addInputTensor("FLOAT", [512, 128], "x")
-    h = x
-    for layer in range(12):
-        w = builder.addInitializedInputTensor((rng.normal(size=(128, 128)) * 0.1).astype(np.float32), f"w{layer}")
-        product = builder.aiOnnx.matmul([h, w])
-        h = builder.aiOnnx.tanh([product])
-        if again and layer % 4 != 3:
-            builder.recomputeOutputInBackwardPass(product)
-            builder.recomputeOutputInBackwardPass(h)
-    loss = builder.aiGraphcore.l1loss([h], 0.1)
-    options = popart.SessionOptions()
-    options.instrumentWithHardwareCycleCounter = True
-    device = popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": tiles})
-    flow = popart.DataFlow(1, [loss])
-    session = popart.TrainingSession(builder.getModelProto(), flow, loss, popart.ConstSGD(0.1), device, userOptions=options)
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.ones((512, 128), np.float32)}, anchors))
-    return session, anchors[loss]
-
-
-@pytest.mark.slow
-def test_a_model_that_does_not_fit_on_one_ipu_fits_if_it_computes_again() -> None:
-    with pytest.raises(popart.OutOfMemoryException):
-        _trained_on_one_ipu(again=False, tiles=10)
-    _trained_on_one_ipu(again=True, tiles=10)

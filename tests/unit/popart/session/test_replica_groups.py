@@ -32,7 +32,7 @@ def expected(kind: str, inputs: Array, **more: Any) -> Array:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Orthogonal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("Consecutive", "Ungrouped"))])
+@pytest.mark.parametrize("kind", ["Orthogonal", "Consecutive", "Ungrouped"])
 def test_each_group_trains_its_own_weight(kind: str) -> None:
     model, inputs = of_groups(kind), numbers(2, 4)
     session = trained_by(model, 4, {model.y: "All", "w": "Final"}, batches=2)
@@ -72,7 +72,7 @@ def test_replicas_of_a_group_take_no_different_values() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["Separate", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Combined", "Adam"))])
+@pytest.mark.parametrize("optimizer", ["Separate", "Combined", "Adam"])
 def test_the_optimizers_state_has_groups_too(optimizer: str, tmp_path: Path) -> None:
     made, name = {
         "Combined": (popart.SGD({**PLAIN, "defaultMomentum": (0.5, True)}), "Accl___w"),

@@ -35,7 +35,7 @@ def as_batches(model: Model, inputs: Array) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("batches", "accumulation", "count"), [(3, 2, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("batches", "accumulation", "count"), [(3, 2, 2), (2, 1, 4)])
 def test_replicas_train_as_one_that_accumulates(batches: int, accumulation: int, count: int) -> None:
     model, inputs = squares(), numbers(batches, accumulation, count)
     session = trained_by(model, count, {model.y: "All"}, batches=batches, accumulation=accumulation)
@@ -77,14 +77,7 @@ def test_weights_and_state_are_anchored_by_each_replica() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("optimizer", "reduction"),
-    [
-        *(("Combined", "Sum"), ("Separate", "Running"), ("Adam", "Post")),
-        *(pytest.param("Combined", reduction, marks=pytest.mark.slow) for reduction in ("Post", "Running")),
-        *(pytest.param("Separate", reduction, marks=pytest.mark.slow) for reduction in ("Sum", "Post")),
-        *(pytest.param("Adam", reduction, marks=pytest.mark.slow) for reduction in ("Sum", "Running")),
-        *(pytest.param("Adaptive", reduction, marks=pytest.mark.slow) for reduction in ("Sum", "Post", "Running")),
-    ],
+    ("optimizer", "reduction"), [*itertools.product(("Combined", "Separate", "Adam", "Adaptive"), ("Sum", "Post", "Running"))]
 )
 def test_optimizers_of_replicas_reduce_as_accumulation_does(optimizer: str, reduction: str) -> None:
     values = {"defaultLearningRate": (0.05, False), "lossScaling": (16.0, False)}
@@ -232,14 +225,6 @@ def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
     accumulated = factors(training(model, anchors, accumulation=2, **more), model, inputs)  # anchored before the update
     same(found[:-1], accumulated[1:])
     assert (found != factors(training(model, anchors, **more), model, inputs[:, 0])).any()
-
-
-@pytest.mark.slow
-def test_a_replicated_step_takes_an_ipu_for_each_replica() -> None:
-    model = squares()
-    session = trained_by(model, 2, {model.y: "All"}, optimizer=sgd(), instrumentWithHardwareCycleCounter=True)
-    run(session, {model.x: numbers(2)})
-    assert session.getCycleCount() > 0
 
 
 def test_an_input_that_no_operator_reads_need_not_be_given(builder: popart.Builder) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.unit.popart.session.models import prepared, run
 from tilestep import popart
 
 
@@ -35,14 +36,11 @@ def session_of(
         popart.DeviceManager().createCpuDevice(),
         userOptions=options,
     )
-    session.prepareDevice()
-    session.weightsFromHost()
-    return session
+    return prepared(session)
 
 
 def scales(session: popart.TrainingSession, x: np.ndarray) -> tuple[list[float], np.ndarray]:
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({"x": x}, anchors))
+    anchors = run(session, {"x": x})
     return anchors["finalLossScale"].ravel().tolist(), anchors["Accum___autoLossScaleStats"]
 
 

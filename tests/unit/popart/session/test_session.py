@@ -16,6 +16,8 @@ from tests.unit.popart.session.models import (
     ipu,
     ipu_model,
     numbers,
+    options,
+    prepared,
     run,
     same,
     sgd,
@@ -144,9 +146,9 @@ def test_what_is_no_device_is_refused() -> None:
 
 def test_a_session_has_its_own_copy_of_the_options() -> None:
     model = squares()
-    options = popart.SessionOptions()
-    session = popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), cpu(), userOptions=options)
-    options.compileEngine = False
+    chosen = options()
+    session = popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), cpu(), userOptions=chosen)
+    chosen.compileEngine = False
     session.prepareDevice()
     run(session, {model.x: numbers(1)})
 
@@ -191,18 +193,10 @@ def dropped(**changes: Any) -> tuple[popart.TrainingSession, Callable[[], Array]
     y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, w])])
     session = popart.TrainingSession(
-        builder.getModelProto(), popart.DataFlow(2, [y]), loss, popart.ConstSGD(1), cpu(), userOptions=made(**changes)
+        builder.getModelProto(), popart.DataFlow(2, [y]), loss, popart.ConstSGD(1), cpu(), userOptions=options(**changes)
     )
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     return session, lambda: run(session, {x: np.ones((2, 64), np.float32)})[y]
-
-
-def made(**changes: Any) -> popart.SessionOptions:
-    options = popart.SessionOptions()
-    for name, value in changes.items():
-        setattr(options, name, value)
-    return options
 
 
 def test_a_session_without_random_numbers_has_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,8 +300,7 @@ def test_a_program_that_stops_leaves_the_weights_as_they_were(builder: popart.Bu
     y = builder.aiOnnx.matmul([x, w])
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, y])], reduction=popart.ReductionType.Sum)
     session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(2, ["w"]), loss, sgd(), cpu())
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     inputs = numbers(2, 1)
     anchors = session.initAnchorArrays()
     anchors["w"][...] = 7

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.unit.popart.session.models import ipu_model, options, prepared, run
 from tilestep import popart
 from tilestep.popart.session.streams import Synthetic
 
@@ -30,14 +31,11 @@ def _session(
     x = builder.addInputTensor(info, "x") if settings is None else builder.addInputTensor(info, settings, "x")
     with builder.virtualGraph(0):
         y = builder.aiOnnx.add([x, x])
-    options = popart.SessionOptions()
-    for name, value in given.items():
-        setattr(options, name, value)
     session = popart.InferenceSession(
         builder.getModelProto(),
         popart.DataFlow(batches, {y: popart.AnchorReturnType("All") if kind is None else kind}),
-        popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": 64}),
-        userOptions=options,
+        ipu_model(64),
+        userOptions=options(**given),
     )
     return session, x, y
 
@@ -49,8 +47,7 @@ def test_overlapped_streams_change_no_value_and_say_so(strategy: popart.Exchange
     )
     assert f"The ExchangeStrategy of anchor '{y}', input 'x' has no effect: on the emulated machine" in capsys.readouterr().err
     session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.ones((4, 3), np.float32)}, anchors))
+    anchors = run(session, {x: np.ones((4, 3), np.float32)})
     assert (anchors[y] == 2).all()
 
 
@@ -204,8 +201,7 @@ def staged(
         if training
         else popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)
     )
-    session.prepareDevice()
-    session.weightsFromHost()
+    prepared(session)
     shape = [size for size in (8 // accumulation, accumulation) if size > 1] + [8, 64]
     io = popart.PyStepIO({name: np.ones(shape, np.float32) for name in made}, session.initAnchorArrays())
     for _ in range(2):

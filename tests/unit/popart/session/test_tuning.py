@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from tilestep import popart
-from tilestep.plan import Superstep
-from tilestep.plan.steps import Series
 from tilestep.popart.session.tuning import tuning_by_output
 
 SIZE = 256
 X = np.full((SIZE, SIZE), 0.01, np.float16)
-
-
-def products(made: Any) -> tuple[Superstep, Superstep]:
-    """The products in order."""
-    (program,) = [program for program in made.getReport().compilation.programs if program.name == "run"]
-    body = program.planned.body
-    assert isinstance(body, Series)
-    first, second = [node for node in body.nodes if isinstance(node, Superstep) and node.family == "matmul"]
-    return first, second
 
 
 def test_a_products_gradient_is_tuned_as_it_is(builder: popart.Builder) -> None:

@@ -21,7 +21,6 @@ from tests.unit.popart.session.models import (
     squares,
     trained,
     training,
-    weights_of,
 )
 from tilestep import popart
 
@@ -144,25 +143,6 @@ def test_a_saved_model_is_one_that_others_read(builder: popart.Builder, tmp_path
     session = inference(builder.getModelProto(), {y: "All"})
     session.modelToHost(str(tmp_path / "model.onnx"))
     onnx.checker.check_model(onnx.load(str(tmp_path / "model.onnx")))
-
-
-@pytest.mark.slow
-def test_train_then_infer_by_file_and_by_arrays(tmp_path: Path) -> None:
-    model, inputs, path = squares(), numbers(3, 1), tmp_path / "model.onnx"
-    weight = trained(inputs).weight
-    training_session = training(model, {model.y: "All"}, batches=3)
-    run(training_session, {model.x: inputs})
-    training_session.modelToHost(str(path))
-    by_file = inference(path.read_bytes(), {model.y: "All"})
-    same(run(by_file, {model.x: ONES})[model.y], ONES @ weight)
-    by_arrays = inference(model.proto, {model.y: "All"}, constantWeights=False)
-    by_arrays.writeWeights(popart.PyWeightsIO(weights_of(training_session, "w")))
-    by_arrays.weightsFromHost()
-    same(run(by_arrays, {model.x: ONES})[model.y], ONES @ weight)
-    by_reset = inference(model.proto, {model.y: "All"}, constantWeights=False)
-    by_reset.resetHostWeights(str(path), ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
-    by_reset.weightsFromHost()
-    same(run(by_reset, {model.x: ONES})[model.y], ONES @ weight)
 
 
 def test_integers_of_64_bits_come_back_to_the_model_as_such(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.unit.popart.session import models
 from tilestep import popart
 from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
 from tilestep.popart.session.plan import SessionPlan, plan_of
@@ -63,17 +64,13 @@ class Chain:
 
 def options(*, pipelined: bool = True, accumulation: int = 0, replicas: int = 1, phases: int = 0, **changes: Any) -> popart.SessionOptions:
     """Options of a session. Args: changes: by the names of options."""
-    found = popart.SessionOptions()
+    found = models.options(max(accumulation, 1), **changes)
     found.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases if phases else popart.VirtualGraphMode.Manual
     found.enablePipelining = pipelined and not phases
     found.executionPhaseSettings.phases = phases
     found.constantWeights = not phases
-    if accumulation:
-        found.enableGradientAccumulation, found.accumulationFactor = True, accumulation
     if replicas > 1:
         found.enableReplicatedGraphs, found.replicatedGraphCount = True, replicas
-    for name, value in changes.items():
-        setattr(found, name, value)
     return found
 
 

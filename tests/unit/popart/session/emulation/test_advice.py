@@ -62,15 +62,6 @@ def test_programs_have_names_that_a_session_explains(name: str, said: str) -> No
     assert program_name(name) == said
 
 
-@pytest.mark.slow
-def test_all_programs_of_a_small_session_are_said_so_and_it_is_told_nothing_that_is_not_worth_a_sentence() -> None:
-    found = profile(Chain(ipus=range(2)), options(accumulation=4))
-    assert not {"feeds", "memory", "bubbles"} & {finding["kind"] for finding in found["findings"]}
-    names = {program["name"] for program in found["programs"]}
-    assert {"stage 0 forward", "stage 1 forward and backward", "weights to IPU 0", "weights to IPU 1"} <= names
-    assert not [name for name in names if "jit" in name or "_" in name]
-
-
 @pytest.mark.parametrize(
     ("scope", "operator"),
     [

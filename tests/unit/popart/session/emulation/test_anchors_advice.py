@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tests.unit.popart.session.models import prepared
 from tilestep import popart
 from tilestep.advice import Line
 from tilestep.popart.session.emulation.advice_words import said_at
@@ -38,8 +39,7 @@ def one_stage(how: str, *, rows: int = 64, batches: int = 2, accumulation: int =
             deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": replicas, "tilesPerIPU": 256}),
             userOptions=chosen,
         )
-        made.prepareDevice()
-        made.weightsFromHost()
+        prepared(made)
         shape = [size for size in (batches, accumulation, replicas) if size > 1]
         for _ in range(8):
             made.run(popart.PyStepIO({x: np.zeros((*shape, rows, 512), np.float32)}, made.initAnchorArrays()))
@@ -58,13 +58,7 @@ def about_anchors(profile: Profile) -> list[Mapping[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "of",
-    [
-        one_stage,
-        staged,
-        pytest.param(functools.partial(one_stage, accumulation=1, batches=8), marks=pytest.mark.slow),
-        pytest.param(functools.partial(one_stage, replicas=2), marks=pytest.mark.slow),
-    ],
+    "of", [one_stage, staged, functools.partial(one_stage, accumulation=1, batches=8), functools.partial(one_stage, replicas=2)]
 )
 def test_large_anchors_of_each_microbatch_are_told_what_the_last_one_would_save_and_it_comes_true(of: Any) -> None:
     before, after = of("All"), of("Final")

@@ -67,15 +67,10 @@ class Layers:
     "layers",
     [
         Layers(widths=(32,) * 7, rows=4, tiles=16, stages=3, anchor="All"),
-        *(
-            pytest.param(layers, marks=pytest.mark.slow)
-            for layers in (
-                Layers(widths=(64, 256, 256, 256, 32), rows=16, tiles=64, stages=3),
-                Layers(widths=(256,) * 5, rows=16, tiles=1472, stages=4, anchor="All", training=False),
-                Layers(widths=(512,) * 5, rows=64, tiles=1472, stages=3, pattern="singlePipeline"),
-                Layers(widths=(64,) * 7, rows=4, tiles=64, stages=3, pattern="replicaAndLadder"),
-            )
-        ),
+        Layers(widths=(64, 256, 256, 256, 32), rows=16, tiles=64, stages=3),
+        Layers(widths=(256,) * 5, rows=16, tiles=1472, stages=4, anchor="All", training=False),
+        Layers(widths=(512,) * 5, rows=64, tiles=1472, stages=3, pattern="singlePipeline"),
+        Layers(widths=(64,) * 7, rows=4, tiles=64, stages=3, pattern="replicaAndLadder"),
     ],
     ids=lambda layers: f"{layers.widths[1]}-{layers.stages}-{layers.anchor}-{layers.pattern}-{layers.training}",
 )

@@ -11,6 +11,7 @@ import pytest
 
 from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, emulated, off_chip, one_stage, options
+from tests.unit.popart.session.models import run
 from tilestep import popart
 from tilestep.errors import SettingsError
 from tilestep.figures.reader import open_report
@@ -22,13 +23,6 @@ from tilestep.popart.session.emulation.session_machine import summary, watched_s
 
 PLAIN = Chain(ipus=range(2))
 ACCUMULATING = options(accumulation=4)
-
-
-@pytest.mark.slow
-def test_stages_may_share_an_ipu() -> None:
-    emulation = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6))
-    stages = {run.stage: run.ipu_numbers for run in emulation.report().execution.runs if run.stage >= 0 and run.in_detail}
-    assert stages == {0: (0,), 1: (1,), 2: (0,)}
 
 
 def test_a_session_that_does_not_fit_says_what_takes_the_memory() -> None:
@@ -63,7 +57,7 @@ def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_
 def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     assert "which is not enough by itself" in refused(5)
     assert "autoRecomputation" not in refused(5, autoRecomputation=popart.RecomputationType.Pipeline)
-    assert "autoRecomputation" not in refused(5, enablePipelining=False)
+    assert "autoRecomputation" not in refused(5, pipelined=False)
 
 
 @pytest.mark.slow
@@ -71,13 +65,8 @@ def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     ("chain", "chosen", "further"),
     [
         (PLAIN, ACCUMULATING, {}),
-        pytest.param(
-            Chain(ipus=range(2), dropped=True, anchors={"loss": "All", "y0": "Sum"}),
-            ACCUMULATING,
-            {"pattern": "singlePipeline"},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}, marks=pytest.mark.slow),
+        (Chain(ipus=range(2), dropped=True, anchors={"loss": "All", "y0": "Sum"}), ACCUMULATING, {"pattern": "singlePipeline"}),
+        (Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}),
     ],
 )
 def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
@@ -97,17 +86,6 @@ def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
         return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
 
     assert figures(one_by_one=False) == figures(one_by_one=True)
-
-
-@pytest.mark.slow
-def test_what_is_off_chip_takes_less_of_the_tiles_and_more_time() -> None:
-    chain = Chain(ipus=range(2), width=128)
-    kept, away = (
-        emulated(chain, options(accumulation=4, **changes))
-        for changes in ({}, {"optimizerStateTensorLocationSettings": off_chip(), "accumulatorTensorLocationSettings": off_chip()})
-    )
-    assert away.cycles() > kept.cycles()
-    assert away.tile_bytes(0) <= kept.tile_bytes(0)
 
 
 def test_the_command_line_sees_it_and_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
@@ -212,8 +190,7 @@ def test_an_anchor_whose_value_is_known_is_in_no_program(builder: popart.Builder
         builder.getModelProto(), popart.DataFlow(2, [size, y]), popart.DeviceManager().createIpuModelDevice({"numIPUs": 1})
     )
     session.prepareDevice()
-    found = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.ones((2, 4, 4), np.float32)}, found))
+    found = run(session, {x: np.ones((2, 4, 4), np.float32)})
     assert found[size].tolist() == [[4, 4], [4, 4]]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tests.unit.popart.session.models import prepared
 from tilestep import popart
 from tilestep.popart.session.emulation.session_machine import watched_sessions
 
@@ -34,8 +35,7 @@ def one_stage(reads: int, *, twice: bool = False) -> Profile:
             optimizer=popart.SGD({"defaultLearningRate": (0.1, True)}),
             deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 256}),
         )
-        made.prepareDevice()
-        made.weightsFromHost()
+        prepared(made)
         for run in range(RUNS):
             made.run(popart.PyStepIO({x: np.zeros((16, 512), np.float32)}, made.initAnchorArrays()))
             if run >= RUNS - reads:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from tests.unit.popart.session import models
 from tilestep import popart
 from tilestep.popart.device_info import Request
 from tilestep.train import Pipeline
@@ -72,12 +73,7 @@ def inputs(batches: int, seed: int = 5) -> Array:
 
 def options(**changes: Any) -> popart.SessionOptions:
     """Of a pipeline."""
-    made = popart.SessionOptions()
-    made.virtualGraphMode = popart.VirtualGraphMode.Manual
-    made.enablePipelining = True
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+    return models.options(virtualGraphMode=popart.VirtualGraphMode.Manual, enablePipelining=True, **changes)
 
 
 def without_machine(ipus: int) -> popart.DeviceInfo:
@@ -105,9 +101,7 @@ def session(
         deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}) if emulated else without_machine(ipus),
         userOptions=options() if chosen is None else chosen,
     )
-    made.prepareDevice()
-    made.weightsFromHost()
-    return made
+    return models.prepared(made)
 
 
 def run(made: popart.TrainingSession, x: Array) -> Arrays:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.popart.session.models import prepared
 from tests.unit.popart.session.stale.models import (
     ROWS,
     WIDTH,
@@ -43,7 +44,7 @@ def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stages", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stages", [2, 3])
 def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
     model = chain(stages)
     runs = [inputs(2 * stages + 2)]
@@ -60,7 +61,7 @@ def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
+@pytest.mark.parametrize("stages", [3, 2, 4])
 def test_versions_of_weights(stages: int) -> None:
     """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
     model, batches = chain(stages), 3 * stages
@@ -108,7 +109,7 @@ def test_every_n_is_refused(explicit: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["w1", pytest.param("v0", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["w1", "v0"])
 def test_adam_updates_each_weight_by_itself(name: str) -> None:
     """The step that Adam counts is that of the weight, and its moments are made of that weight's own gradients."""
     model, batches = chain(2), 6
@@ -185,10 +186,7 @@ def test_a_weight_of_two_stages_is_updated_when_both_gradients_are_there() -> No
         deviceInfo=without_machine(2),
         userOptions=options(),
     )
-    made.prepareDevice()
-    made.weightsFromHost()
-    anchors = made.initAnchorArrays()
-    made.run(popart.PyStepIO({"x": x}, anchors))
+    anchors = run(prepared(made), x)
     s, after, losses = 1.0, [0.0] * batches, [0.0] * batches
     kept: list[Arrays] = [{} for _ in range(batches)]
     for cycle in range(batches + 4):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -78,14 +77,6 @@ def test_versions_are_those_of_the_cycles(readers: Sequence[Sequence[str]]) -> N
                 assert backward[name] == expected[name, stage.number, m, "backward"]
         variables = {name: np.float32(m + 1) for name in names}
         rings = versions.pushed(rings, variables)
-
-
-@pytest.mark.parametrize("stages", [2, 3, 4])
-def test_the_rule_for_a_weight_of_one_stage(stages: int) -> None:
-    expected = by_cycles([(str(stage),) for stage in range(stages)])
-    for stage, m in itertools.product(range(stages), range(COUNT)):
-        assert expected[str(stage), stage, m, "forward"] == max(0, m - 2 * (stages - 1 - stage))
-        assert expected[str(stage), stage, m, "backward"] == m
 
 
 @pytest.mark.slow
