@@ -89,19 +89,14 @@ class At:
     Args:
         event: which of those there are from a function's call to its end.
         after: of them those that come after this was called.
-        again: further events at which one comes.
-    Attributes: inside: of no meaning here.
     """
 
-    def __init__(
-        self, event: int, function: Callable[..., Any], after: Callable[..., Any] | None = None, again: Sequence[int] = ()
-    ) -> None:
-        self.inside = False
-        self._events, self._code, self._after = {event, *again}, function.__code__, after
+    def __init__(self, event: int, function: Callable[..., Any], after: Callable[..., Any] | None = None) -> None:
+        self._event, self._code, self._after = event, function.__code__, after
         self._seen, self._inside, self._is_due = 0, False, after is None
 
     def begin(self) -> None:
-        if self._seen < max(self._events):
+        if self._seen < self._event:
             sys.setprofile(self._see)
 
     def end(self) -> None:
@@ -114,21 +109,14 @@ class At:
         if not self._inside or not self._is_due or what not in ("call", "c_return") or frame.f_globals.get("__name__") == "threading":
             return  # what is raised in the midst of `threading.Condition.wait` finds its lock released
         self._seen += 1
-        if self._seen in self._events:
-            if self._seen == max(self._events):
-                sys.setprofile(None)
+        if self._seen == self._event:
+            sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
 
 
 def some_gaps(rng: random.Random, took_wall_s: float) -> list[float]:
     """Gaps for `Several`, of two or three Ctrl-Cs at random moments of what takes so many seconds."""
     return [rng.uniform(0, took_wall_s), *(rng.choice((0.0, 0.0001, rng.uniform(0, took_wall_s / 4))) for _ in range(rng.choice((1, 2))))]
-
-
-def some_events(rng: random.Random, most: int) -> tuple[int, list[int]]:
-    """(an event below `most`, one or two shortly after it) for `At`."""
-    first = rng.randrange(1, most)
-    return first, [first + rng.choice((1, 2, 3, rng.randrange(1, 200))), first + rng.randrange(1, 400)][: rng.choice((1, 2))]
 
 
 @contextlib.contextmanager

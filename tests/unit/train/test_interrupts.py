@@ -169,7 +169,7 @@ def test_ctrl_c_wherever_python_looks_for_one(loop: Any) -> None:
         finished(loop.__name__, At(event, loop, after=CtrlC.end), rng)
 
 
-def resumed(loop: str, moment: At | Several, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, int]:
+def resumed(loop: str, moment: Several, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, int]:
     """Runs a loop to the end, whatever interrupts it how often, each time with what the last exception has told, or else a saved state.
 
     Returns: (how often it was ended, how often the state was lost).

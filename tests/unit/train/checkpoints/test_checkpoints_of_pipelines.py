@@ -14,6 +14,7 @@ import optax
 import pytest
 
 from tests.unit.train.checkpoints.test_checkpoints import Ended, bits
+from tests.unit.train.pipeline.test_resumed_pipelines import FORMS as SCHEDULES
 from tilestep import train
 from tilestep.errors import CheckpointError
 
@@ -25,12 +26,7 @@ def by_loss(loss: jax.Array) -> tuple[optax.GradientTransformation, jax.Array]:
 
 
 FORMS: dict[str, dict[str, Any]] = {
-    "grouped": {},
-    "interleaved": {"pipeline_schedule": "interleaved"},
-    "sequential": {"pipeline_schedule": "sequential"},
-    "zero bubble": {"pipeline_schedule": "zero_bubble"},
-    "stashed": {"pipeline_schedule": "stashed"},
-    "one program": {"program": "single", "device_mapping": [0, 0]},
+    **SCHEDULES,
     "replicas": {"replicas": 2},
     "offloaded": {"offload_optimizer_state": True},
     "divided": {"replicas": 2, "shard_optimizer_state": True},

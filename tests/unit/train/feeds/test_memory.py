@@ -16,22 +16,6 @@ from tests.unit.train.feeds.infeeds import used
 from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [10, 100_000])
-def test_a_dataset_may_reuse_its_memory(size: int) -> None:
-    """Each element is copied before the dataset is asked for the next one."""
-
-    def dataset() -> Iterator[Any]:
-        memory = np.empty(size, np.float32)
-        for k in itertools.count():
-            memory[:] = k
-            yield memory
-
-    infeed = InfeedQueue(dataset)
-    result = repeat(6, lambda c, x: c + x, np.zeros(size, np.float32), infeed, chunk=2)
-    assert (np.asarray(result) == 15).all()
-
-
 def test_memory_that_is_used_again_changes_no_array_that_lives() -> None:
     """Large chunks lie in memory that goes round; arrays that are kept hold on to theirs."""
     size = 50_000
@@ -45,31 +29,6 @@ def test_memory_that_is_used_again_changes_no_array_that_lives() -> None:
         del chunk
     for k, array in enumerate(kept):
         np.testing.assert_array_equal(np.asarray(array)[:, 0], [2 * k, 2 * k + 1])
-
-
-@pytest.mark.slow
-def test_only_memory_that_nobody_can_write_to_is_taken_over() -> None:
-    """A read-only view of memory that its owner can still write to is copied."""
-    size = 50_000
-    owner = np.zeros(size + 16, np.float32)
-    start = -owner.ctypes.data % 64 // 4
-    view = owner[start : start + size]
-    view.flags.writeable = False
-
-    def dataset() -> Iterator[Any]:
-        for k in itertools.count():
-            owner[:] = k
-            yield view
-
-    result = repeat(6, lambda c, x: c + x, np.zeros(size, np.float32), InfeedQueue(dataset), chunk=1)
-    assert (np.asarray(result) == 15).all()
-
-    settled = owner.copy()
-    settled.flags.writeable = False
-    rows = [settled[start : start + size], settled[-start - size :][:size]]
-    for row in rows:  # aligned or not
-        total = repeat(3, lambda c, x: c + x, np.zeros(size, np.float32), InfeedQueue(itertools.repeat(row)), chunk=1)
-        np.testing.assert_array_equal(total, 3 * row)
 
 
 def test_a_frozen_data_set_is_fed_where_it_lies() -> None:

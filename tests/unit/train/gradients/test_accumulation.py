@@ -12,7 +12,6 @@ import pytest
 
 from tilestep.train import (
     InfeedQueue,
-    Pipeline,
     Replicas,
     accumulate_gradients,
     effective_batch_size,
@@ -122,24 +121,6 @@ def test_rows_stay_in_order_and_what_is_filled_up_is_told() -> None:
 def test_what_has_no_rows_is_refused(batch: Any) -> None:
     with pytest.raises(ValueError, match="batch has arrays of shapes"):
         microbatches_of(batch, 2)
-
-
-@pytest.mark.slow
-def test_an_uneven_batch_trains_as_the_batch_itself() -> None:
-    def first(w: Any, x: Any, mask: Any) -> Any:
-        return jnp.tanh(x @ w), mask
-
-    def last(w: Any, x: Any, mask: Any) -> Any:
-        return ((x @ w) ** 2 * mask).sum() / 7
-
-    rng = np.random.default_rng(0)
-    batch, w, v = rng.normal(size=(7, 3)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32), np.ones(3, np.float32)
-    pipeline = Pipeline([first, last], optax.sgd(0.1), 4, device_mapping=[0, 0])
-    x, mask = microbatches_of(batch, 4)
-    state, _ = pipeline.step(pipeline.init([w, v]), (x, mask))
-    gradients = jax.grad(lambda own: ((jnp.tanh(batch @ own[0]) @ own[1]) ** 2).sum() / 7)([w, v])
-    for found, before, gradient in zip(state.params, (w, v), gradients, strict=True):
-        np.testing.assert_allclose(found, before - 0.1 * gradient, rtol=1e-5)
 
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Accumulators' dtypes and what optax lets stand in place of an array; collectives of an accumulating optimiser."""
+"""Accumulators' dtypes and what optax lets stand in place of an array."""
 
 from __future__ import annotations
 
@@ -191,18 +191,6 @@ def test_losses_come_with_what_is_beside_them() -> None:
     (losses, aux), gradient = accumulate_gradients(lambda p, x: (p * x.sum(), {"x": x}), 2.0, data, has_aux=True)
     assert (losses.tolist(), float(gradient)) == ([2, 10, 18], 15)
     np.testing.assert_array_equal(aux["x"], data["x"])
-
-
-def collectives(jaxpr: Any) -> int:
-    """How many sums over replicas a program makes when it runs, if each of its branches takes the arm that makes most."""
-    total = 0
-    for eqn in jaxpr.eqns:
-        inner = [part for value in eqn.params.values() for part in (value if isinstance(value, tuple) else (value,))]
-        counts = [collectives(getattr(part, "jaxpr", part)) for part in inner if hasattr(getattr(part, "jaxpr", part), "eqns")]
-        times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
-        total += times * (max(counts, default=0) if eqn.primitive.name == "cond" else sum(counts))
-        total += eqn.primitive.name.startswith("psum")
-    return total
 
 
 def test_a_microbatch_may_be_made_in_the_loop() -> None:

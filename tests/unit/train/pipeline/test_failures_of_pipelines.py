@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any
 
 import jax
@@ -14,8 +13,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tests.unit.train.moments import send_ctrl_c
-from tilestep.errors import DatasetError, LoopInterrupt, NotFiniteError
+from tilestep.errors import DatasetError, NotFiniteError
 from tilestep.train import InfeedQueue
 from tilestep.train.pipeline.pipeline import Pipeline
 
@@ -97,25 +95,6 @@ def test_a_whole_number_that_would_become_another_is_refused_before_anything_sta
         pipeline.init([np.float32(1), {"w": np.array([2**32])}])
     _, after = pipeline.step(state, {"x": x, "n": n}, inputs=(np.int64(3),))  # nothing was donated
     assert after.shape == before.shape
-
-
-@pytest.mark.slow
-def test_ctrl_c_waits_for_the_end_of_an_update() -> None:
-    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.01), 4)
-
-    def elements() -> Any:
-        for k in range(40):
-            if k == 9:
-                send_ctrl_c()
-            yield np.float32(k)
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
-    with pytest.raises(LoopInterrupt, match="updates of the pipeline; the exception's carry") as caught:
-        pipeline.run(pipeline.init([np.float32(1), np.float32(1)]), InfeedQueue(elements, prefetch_depth=1), repeat_count=10)
-    expected = pipeline.init([np.float32(1), np.float32(1)])
-    for update in range(caught.value.steps):
-        expected, _ = pipeline.step(expected, np.arange(4 * update, 4 * update + 4, dtype=np.float32))
-    jax.tree.map(np.testing.assert_array_equal, caught.value.state.params, expected.params)
 
 
 def test_what_cannot_be_compiled_names_the_stage() -> None:

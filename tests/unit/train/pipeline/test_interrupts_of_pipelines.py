@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +16,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, some_events, some_gaps, twice
+from tests.unit.train.moments import After, At, Moment, Never, at_calls, ctrl_c_heard, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.ctrl_c import CtrlC
@@ -173,98 +172,6 @@ def finished(name: str, infeed: InfeedQueue, moment: Moment, rng: random.Random)
     require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
     return ends, wall_s
-
-
-def resumed(name: str, moment: At | Several, rng: random.Random, *, wait_wall_s: float = 0.0) -> tuple[int, int]:
-    """Runs a pipeline to the end, whatever interrupts it how often, each time with the state that the last exception has, or a saved one.
-
-    Returns: (how often it was ended, how often the state was lost).
-    """
-    form = FORMS[name]
-    pipeline, leaves, results = expected(name)
-    infeed, outfeed = form.infeed(wait_wall_s=wait_wall_s, depth=rng.choice((1, 3))), OutfeedQueue()
-    state = form.init(pipeline)
-    done, ends, losses, per_update = 0, 0, 0, 1 if form.settings.get("accumulate_outfeed") else COUNT
-    key = jax.random.key(5) if form.key else None
-    values: Any = None
-    with form.runs_in():
-        while done < UPDATES:
-            places = jax.tree.map(lambda leaf: leaf.sharding, state)
-            saved, position, caught = jax.tree.map(np.array, state), infeed.state(), None
-            try:
-                moment.begin()
-                state, done = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done, key=key, first_update=done), UPDATES
-            except KeyboardInterrupt as error:
-                caught = error
-            try:  # a Ctrl-C that came when no call was left in the run is heard at the next call, which that of suppress() would be
-                moment.inside = False
-                time.sleep(0)
-            except KeyboardInterrupt:
-                pass
-            sys.setprofile(None)
-            if caught is not None:
-                reached = loop_state(caught)
-                ends += 1
-                if reached is not None:
-                    state, done = reached.carry, done + reached.steps
-                elif infeed.consumed != done * COUNT * form.replicas or any(leaf.is_deleted() for leaf in jax.tree.leaves(state)):
-                    losses += 1
-                    state = jax.tree.map(jax.device_put, saved, places)
-                    infeed.restore(position)
-            if len(outfeed):
-                new = outfeed.dequeue()
-                values = new if values is None else jax.tree.map(lambda *parts: np.concatenate(parts), values, new)
-            values = None if values is None else jax.tree.map(lambda leaf, kept=done * per_update: leaf[:kept], values)
-            assert infeed.consumed == done * COUNT * form.replicas
-    moment.end()
-    infeed.close()
-    require_same(state, leaves)
-    jax.tree.map(np.testing.assert_array_equal, values, results)
-    return ends, losses
-
-
-def several_at_random(name: str, trials: int) -> None:
-    rng, form, ends = random.Random(name), FORMS[name], 0
-    took = min(finished(name, form.infeed(wait_wall_s=0.0005), Never(), rng)[1] for _ in range(2))
-    for _ in range(trials):
-        ends += resumed(name, Several(some_gaps(rng, took)), rng, wait_wall_s=0.0005)[0]
-    for _ in range(trials):
-        first, again = some_events(rng, 6000)
-        ends += resumed(name, At(first, Pipeline.run, again=again), rng)[0]
-    assert ends or trials < 10  # a few may all come at the end
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the second may come in a destructor, where it is lost
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMS)
-def test_two_or_three_ctrl_cs_at_many_random_moments(name: str) -> None:
-    several_at_random(name, 15)
-
-
-@pytest.mark.slow
-def test_the_values_after_interruptions_are_those_of_jax_alone() -> None:
-    """All tests here compare with a run that nothing interrupts. So this run must be right."""
-    form = FORMS["grouped"]
-    _, leaves, results = expected("grouped")
-    params = [{"w": leaf} for leaf in jax.tree.leaves(form.init(form.pipeline()).params)]
-    elements = list(form.elements(wait_wall_s=0.0)())
-
-    def loss(params: Any, x: Any) -> Any:
-        return head(params[1], *dense(params[0], 0, x))[0]
-
-    params, losses = jax.tree.map(np.asarray, params), []
-    momentum = form.optimizer.init(params)
-    for update in range(UPDATES):
-        gradients = None
-        for _, x in elements[update * COUNT : (update + 1) * COUNT]:
-            value, gradient = jax.value_and_grad(loss)(params, x)
-            losses.append(value)
-            gradients = gradient if gradients is None else jax.tree.map(jnp.add, gradients, gradient)
-        changes, momentum = form.optimizer.update(gradients, momentum, params)
-        params = optax.apply_updates(params, changes)
-    np.testing.assert_allclose(jax.tree.leaves(results)[0], losses, rtol=1e-4)
-    for one, other in zip(jax.tree.leaves(params), leaves, strict=False):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -86,21 +86,3 @@ def test_an_optimizer_may_depend_on_what_the_last_stage_returns() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ memory of the host
-
-
-def on_host(tree: Any) -> list[bool]:
-    return [leaf.sharding.memory_kind == "pinned_host" for leaf in jax.tree.leaves(tree)]
-
-
-@pytest.mark.slow
-def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
-    optimizer = optax.adam(1e-2)
-    expected = trained(Pipeline(STAGES, optimizer, 6), batches(3, 6))
-    away = {"optimizer_state": True, "accumulators": True, "parameters": True}
-    pipeline = Pipeline(STAGES, optimizer, 6, offload_optimizer_state=away, offload_activations=True)
-    state = trained(pipeline, batches(3, 6))
-    assert all(on_host(state.params))
-    assert all(on_host([own[0].mu for own in state.optimizer_state]))
-    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
-    state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
-    assert_near(state.params, expected.params)

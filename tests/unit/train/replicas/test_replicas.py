@@ -37,22 +37,6 @@ def numbers() -> Iterator[Any]:
     return (np.float32(k) for k in itertools.count())
 
 
-@pytest.mark.slow
-def test_each_replica_takes_the_next_element() -> None:
-    """TensorFlow for the IPU's replicated infeed: 0, 1, 2, 0, ... on two replicas, the sum over both added up in five steps."""
-    there, outfeed = replicas(2), OutfeedQueue()
-
-    def body(v: Any, x: Any) -> Any:
-        v = train.cross_replica_sum(v + x)
-        outfeed.enqueue(v)
-        return v
-
-    infeed = InfeedQueue(itertools.cycle(map(np.float32, range(3))), replicas=there)
-    result = repeat(5, body, 0.0, infeed, outfeed, replicas=there)
-    assert outfeed.dequeue().tolist() == [[v, v] for v in (1, 4, 11, 23, 48)]
-    assert (float(result), infeed.consumed) == (48, 10)
-
-
 def test_the_newest_values_have_an_axis_of_replicas() -> None:
     there, outfeed = replicas(2), OutfeedQueue("last")
 
