@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,11 @@ IN_HOST = ", entry_computation_layout={(f32[64]{0:S(5)}, f32[64]{0})->(f32[64]{0
 DONATED = ", input_output_alias={ {0}: (0, {}, may-alias) }" + IN_HOST
 
 
+TWO = f"""
+  %m = {STATE} parameter(0)
+  %g = {STATE} parameter(1)"""
+
+
 def entry(lines: str, *, computations: str = "", header: str = DONATED) -> Program:
     return lowered(module_text(lines, computations=computations, head=f"HloModule m{header}"))
 
@@ -66,52 +72,30 @@ def calls(nodes: tuple[Node, ...]) -> list[tuple[str, int, int, bool]]:
 
 
 def test_a_donated_result_there_that_is_computed_as_a_whole_is_written_back() -> None:
-    made = entry(f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %new = {STATE} add(%m, %g)
-  ROOT %out = ({STATE}, {STATE}) tuple(%new, %new)""")
+    made = entry(f"{TWO}\n  %new = {STATE} add(%m, %g)\n  ROOT %out = ({STATE}, {STATE}) tuple(%new, %new)")
     assert [type(node) for node in made.body.nodes] == [HostCall, Superstep, HostCall]
     assert calls(made.body.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
 
 
-def test_one_that_is_passed_on_does_not_move() -> None:
-    made = entry(f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %twice = {STATE} add(%g, %g)
-  ROOT %out = ({STATE}, {STATE}) tuple(%m, %twice)""")
-    assert calls(made.body.nodes) == []
+BOTH_DONATED = (
+    ", input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }, "
+    "entry_computation_layout={(f32[64]{0:S(5)}, f32[64]{0:S(5)})->(f32[64]{0:S(5)}, f32[64]{0:S(5)})}"
+)
 
 
-def test_a_result_on_the_chip_that_lay_there_is_read() -> None:
-    made = entry(f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %new = {STATE} add(%g, %g)
-  ROOT %out = ({STATE}, {STATE}) tuple(%new, %m)""")
-    assert calls(made.body.nodes) == [("new", 256, 0, True), ("m", 0, 256, True)]
-
-
-def test_two_donated_ones_that_change_places_are_read_and_written() -> None:
-    header = (
-        ", input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }, "
-        "entry_computation_layout={(f32[64]{0:S(5)}, f32[64]{0:S(5)})->(f32[64]{0:S(5)}, f32[64]{0:S(5)})}"
-    )
-    made = entry(f"  %a = {STATE} parameter(0)\n  %b = {STATE} parameter(1)\n  ROOT %o = ({STATE}, {STATE}) tuple(%b, %a)", header=header)
-    assert calls(made.body.nodes) == [("b", 0, 256, True), ("b", 256, 0, True), ("a", 0, 256, True), ("a", 256, 0, True)]
-
-
-def test_a_new_result_is_written_by_the_body() -> None:
-    made = entry(
-        f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %n = {STATE} add(%m, %g)
-  ROOT %o = ({STATE}, {STATE}) tuple(%n, %n)""",
-        header=IN_HOST,
-    )
-    assert calls(made.body.nodes) == [("n", 0, 256, True), ("n", 256, 0, True)]
+@pytest.mark.parametrize(
+    ("operation", "results", "header", "expected"),
+    [
+        ("add(%g, %g)", "%m, %n", DONATED, []),
+        ("add(%g, %g)", "%n, %m", DONATED, [("n", 256, 0, True), ("m", 0, 256, True)]),
+        ("add(%m, %g)", "%n, %n", IN_HOST, [("n", 0, 256, True), ("n", 256, 0, True)]),
+        ("", "%g, %m", BOTH_DONATED, [("g", 0, 256, True), ("g", 256, 0, True), ("m", 0, 256, True), ("m", 256, 0, True)]),
+    ],
+    ids=["passed on", "on the chip that lay there", "a new one", "two that change places"],
+)
+def test_results_there_are_read_and_written_by_the_body(operation: str, results: str, header: str, expected: list[Any]) -> None:
+    made = f"\n  %n = {STATE} {operation}" if operation else ""
+    assert calls(entry(f"{TWO}{made}\n  ROOT %out = ({STATE}, {STATE}) tuple({results})", header=header).body.nodes) == expected
 
 
 BODY = f"""
@@ -131,23 +115,33 @@ BODY = f"""
 """
 
 
-def test_a_loop_that_carries_one_reads_and_writes_it_in_each_turn() -> None:
-    made = entry(
-        f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %zero = s32[] constant(0)
-  %start = (s32[], {STATE}, {STATE}) tuple(%zero, %m, %g)
+def looping(start: str, header: str) -> Program:
+    """Seven turns that begin with these lines."""
+    return entry(
+        f"""{TWO}
+  %zero = s32[] constant(0){start}
   %loop = (s32[], {STATE}, {STATE}) while(%start), condition=%test, body=%body, backend_config={{"known_trip_count":{{"n":"7"}}}}
   %last = {STATE} get-tuple-element(%loop), index=1
   %kept = {STATE} get-tuple-element(%loop), index=2
   ROOT %out = ({STATE}, {STATE}) tuple(%last, %kept)""",
         computations=BODY,
+        header=header,
     )
+
+
+def test_a_loop_that_carries_one_reads_and_writes_it_in_each_turn() -> None:
+    made = looping(f"\n  %start = (s32[], {STATE}, {STATE}) tuple(%zero, %m, %g)", DONATED)
     [loop] = [node for node in made.body.nodes if isinstance(node, Loop)]
     assert loop.trips == 7
     assert calls(loop.body.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
     assert calls(made.body.nodes) == []
+
+
+def test_one_that_is_not_donated_is_copied_after_the_loop_that_carries_it() -> None:
+    made = looping(f"\n  %mine = {STATE} copy(%m)\n  %start = (s32[], {STATE}, {STATE}) tuple(%zero, %mine, %g)", IN_HOST)
+    [loop] = [node for node in made.body.nodes if isinstance(node, Loop)]
+    assert calls(loop.body.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
+    assert [(to, back) for _, to, back, _ in calls(made.body.nodes)] == [(0, 256), (256, 0)]
 
 
 ARMS = f"""
@@ -165,25 +159,29 @@ ARMS = f"""
 """
 
 
-def test_a_branch_that_may_leave_one_alone_writes_it_only_where_it_does_not() -> None:
+def branching(arms: tuple[str, str], computations: str, end: str = "", result: str = "c") -> tuple[Program, Series]:
+    """(the program, its arm that updates): the other arm does nothing."""
     made = entry(
-        f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
+        f"""{TWO}
   %first = f32[1]{{0}} slice(%g), slice={{[0:1]}}
   %flat = f32[] bitcast(%first)
   %zero = f32[] constant(0)
   %due = pred[] compare(%flat, %zero), direction=GT
   %both = ({STATE}, {STATE}) tuple(%m, %g)
-  %c = {STATE} conditional(%due, %both, %both), true_computation=%update, false_computation=%keep
-  ROOT %out = ({STATE}, {STATE}) tuple(%c, %g)""",
-        computations=ARMS,
+  %c = {STATE} conditional(%due, %both, %both), true_computation=%{arms[0]}, false_computation=%{arms[1]}{end}
+  ROOT %out = ({STATE}, {STATE}) tuple(%{result}, %g)""",
+        computations=computations,
     )
     [branch] = [node for node in made.body.nodes if isinstance(node, Branch)]
-    update, keep = branch.arms
-    assert calls(update.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
+    update, keep = branch.arms if arms[0] == "update" else branch.arms[::-1]
     assert keep == Series()
     assert calls(made.body.nodes) == []
+    return made, update
+
+
+def test_a_branch_that_may_leave_one_alone_writes_it_only_where_it_does_not() -> None:
+    made, update = branching(("update", "keep"), ARMS)
+    assert calls(update.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
     assert made.memory.transient_bytes < 256  # the state is nowhere on the chip but for the update
 
 
@@ -232,9 +230,7 @@ def test_what_is_moved_there_needs_no_tile_meanwhile() -> None:
 
 
 def test_what_is_moved_to_where_it_is_does_not_move() -> None:
-    lines = f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
+    lines = f"""{TWO}
   {moved("same", "m", "MoveToHost")}
   {moved("near", "m", "MoveToDevice")}
   {moved("again", "near", "MoveToHost")}
@@ -244,9 +240,7 @@ def test_what_is_moved_to_where_it_is_does_not_move() -> None:
 
 
 def test_one_that_is_read_twice_on_the_chip_comes_once() -> None:
-    lines = f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
+    lines = f"""{TWO}
   {moved("near", "m", "MoveToDevice")}
   %s = {STATE} sort(%near), dimensions={{0}}, is_stable=true, to_apply=%less
   %n = {STATE} add(%s, %near)
@@ -353,43 +347,6 @@ COPYING_ARMS = f"""
 @pytest.mark.parametrize("arms", [("update", "keep"), ("keep", "update")])
 def test_what_a_branch_updates_or_leaves_alone_is_updated_in_place_whichever_arm_is_first(arms: tuple[str, str]) -> None:
     """XLA copies what an arm passes on, and what a branch returns into a loop's carry: on the machine both are the same memory."""
-    made = entry(
-        f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %first = f32[1]{{0}} slice(%g), slice={{[0:1]}}
-  %flat = f32[] bitcast(%first)
-  %zero = f32[] constant(0)
-  %due = pred[] compare(%flat, %zero), direction=GT
-  %both = ({STATE}, {STATE}) tuple(%m, %g)
-  %c = {STATE} conditional(%due, %both, %both), true_computation=%{arms[0]}, false_computation=%{arms[1]}
-  %d = {STATE} copy(%c)
-  ROOT %out = ({STATE}, {STATE}) tuple(%d, %g)""",
-        computations=COPYING_ARMS,
-    )
-    [branch] = [node for node in made.body.nodes if isinstance(node, Branch)]
-    update, keep = branch.arms if arms[0] == "update" else branch.arms[::-1]
+    made, update = branching(arms, COPYING_ARMS, f"\n  %d = {STATE} copy(%c)", "d")
     assert calls(update.nodes) == [("near", 0, 256, True), ("away", 256, 0, True)]
-    assert keep == Series()
-    assert calls(made.body.nodes) == []
     assert made.parked_bytes == 0
-
-
-def test_one_that_is_not_donated_is_copied_after_the_loop_that_carries_it() -> None:
-    made = entry(
-        f"""
-  %m = {STATE} parameter(0)
-  %g = {STATE} parameter(1)
-  %zero = s32[] constant(0)
-  %mine = {STATE} copy(%m)
-  %start = (s32[], {STATE}, {STATE}) tuple(%zero, %mine, %g)
-  %loop = (s32[], {STATE}, {STATE}) while(%start), condition=%test, body=%body, backend_config={{"known_trip_count":{{"n":"7"}}}}
-  %last = {STATE} get-tuple-element(%loop), index=1
-  %kept = {STATE} get-tuple-element(%loop), index=2
-  ROOT %out = ({STATE}, {STATE}) tuple(%last, %kept)""",
-        computations=BODY,
-        header=IN_HOST,
-    )
-    [loop] = [node for node in made.body.nodes if isinstance(node, Loop)]
-    assert calls(loop.body.nodes) == [("new", 0, 256, True), ("new", 256, 0, True)]
-    assert [(to, back) for _, to, back, _ in calls(made.body.nodes)] == [(0, 256), (256, 0)]
