@@ -407,30 +407,6 @@ def test_an_import_down_the_list_is_found(tmp_path: Path, file: str, statement: 
     assert upward_imports(tmp_path, LAYERS) == [found]
 
 
-def test_an_import_of_jax_is_found(tmp_path: Path) -> None:
-    (tmp_path / "sim").mkdir()
-    (tmp_path / "sim" / "engine.py").write_text("from jax import numpy")
-    assert foreign_imports(tmp_path, packages=("jax",), only=USES_JAX) == ["sim/engine.py:1 imports jax.numpy"]
-
-
-@pytest.mark.parametrize(
-    ("file", "statement", "found"),
-    [
-        ("running/journal.py", "from tilestep.pjrt.table import capi", ["running/journal.py:1 imports table"]),
-        ("table/device.py", "from tilestep.pjrt import programs", ["table/device.py:1 imports programs"]),
-        ("table/device.py", "def f():\n    import tilestep.pjrt.plugin", ["table/device.py:2 imports plugin"]),
-        ("platform.py", "from tilestep.pjrt.running.journal import Journal", ["platform.py:1 imports running"]),
-        ("programs/feeds.py", "from tilestep.pjrt.running.journal import Journal", []),
-        ("running/journal.py", "from tilestep.pjrt import _native", []),
-        ("plugin.py", "from tilestep.pjrt.programs import executable", []),
-    ],
-)
-def test_an_import_of_a_later_room_is_found(tmp_path: Path, file: str, statement: str, found: list[str]) -> None:
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(statement)
-    assert imports_between_rooms(tmp_path, "tilestep.pjrt", rooms=PJRT_ROOMS, shared=PJRT_SHARED) == found
-
-
 @pytest.mark.parametrize(
     ("files", "found"),
     [
@@ -445,33 +421,3 @@ def test_a_cycle_of_imports_is_found(tmp_path: Path, files: dict[str, str], foun
     for name, text in files.items():
         (tmp_path / f"{name}.py").write_text(text)
     assert cycles(module_imports(tmp_path, "p")) == found
-
-
-def test_an_import_of_a_room_beside_is_found() -> None:
-    graph = {"train.pipeline.run.engine": {"train.loop.loop", "train.looping"}, "train.pipelines": {"train.loop"}}
-    assert imports_of_package(graph, "train.pipeline", "train.loop") == ["train.pipeline.run.engine imports train.loop.loop"]
-
-
-def test_a_cycle_of_c_files_is_found(tmp_path: Path) -> None:
-    (tmp_path / "buffer.h").write_text('#include "event.h"\n')
-    (tmp_path / "event.h").write_text("#include <stdio.h>\n")
-    (tmp_path / "event.c").write_text('#include "event.h"\n#include "buffer.h"\n')
-    assert cycles(c_includes(tmp_path)) == [["buffer", "event"]]
-
-
-@pytest.mark.parametrize(
-    ("file", "statement", "found"),
-    [
-        ("pjrt/programs.py", "from jax._src.lib.mlir import ir", ["pjrt/programs.py:1 imports jax._src.lib.mlir.ir"]),
-        ("pjrt/programs.py", "import jaxlib", ["pjrt/programs.py:1 imports jaxlib"]),
-        ("pjrt/programs.py", "def f():\n    from jax import _src", ["pjrt/programs.py:2 imports jax._src"]),
-        ("train/jax_private.py", "from jax._src import core", ["train/jax_private.py:1 imports jax._src.core"]),
-        ("pjrt/jax_private/compat.py", "from jax._src import core", []),
-        ("train/jax_private/compiled_call.py", "from jax._src import core", []),
-        ("pjrt/programs.py", "import jax", []),
-    ],
-)
-def test_an_import_of_a_private_part_is_found(tmp_path: Path, file: str, statement: str, found: list[str]) -> None:
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text(statement)
-    assert private_imports(tmp_path, room=PRIVATE_ROOM) == found

@@ -169,35 +169,6 @@ def test_the_readme_runs_something() -> None:
     assert ROOT / "README.md" in WITH_PYTHON
 
 
-def test_figures_of_another_jax_are_near_and_its_words_the_same() -> None:
-    shown = "...\n  run   1,000 µs   6% of dot.3\n...\n"
-    assert near_output(shown, "first 9\n  run   1,029 µs  5% of dot.3\nlast\n")
-    for printed in (
-        "first 9\n  run   1,040 µs  5% of dot.3\nlast\n",
-        "first 9\n  run   1,000 µs  8% of dot.3\nlast\n",
-        "first 9\n  run   1,000 ms  6% of dot.3\nlast\n",
-        "first 9\n  run   1,000 µs  6% of dot.4\nlast\n",
-    ):
-        assert not near_output(shown, printed)
-
-
-def test_a_diff_changes_the_lines_that_it_shows(tmp_path: Path) -> None:
-    (tmp_path / "f.py").write_text("a\nb\nc\n")
-    (diff,) = blocks("```diff\n--- f.py\n a\n-b\n+d\n+e\n```\n")
-    apply(diff, tmp_path)
-    assert (tmp_path / "f.py").read_text() == "a\nd\ne\nc\n"
-    with pytest.raises(LookupError, match="has these lines 0 times"):
-        apply(diff, tmp_path)
-
-
-def test_shown_figures_are_refreshed_between_dots() -> None:
-    shown = "epoch 1: loss 0.5...\n...\ntook 41.7 ms\n  all 3\n...\n"
-    printed = "epoch 1: loss 0.51\nepoch 2: loss 0.4\ntook 950 µs\n  new 7\n  all   12\nmore\n"
-    assert refreshed(shown, printed) == "epoch 1: loss 0.5...\n...\ntook 950 µs\n  new 7\n  all   12\n...\n"
-    with pytest.raises(LookupError, match="no line like 'took #' is printed"):
-        refreshed(shown, "nothing\n")
-
-
 def test_links_lead_to_files_and_named_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for path in DOCUMENTS:
@@ -206,11 +177,6 @@ def test_links_lead_to_files_and_named_make_targets_exist() -> None:
         for page, anchor in links_to_anchors(text):
             assert anchor in anchors((path.parent / page if page else path).read_text("utf-8")), path
         assert set(re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, path
-
-
-def test_anchors_of_headings_are_known() -> None:
-    assert anchors("# A `b`, (c)\n\n```sh\n# no heading\n```\n\n## [One](one.md) two\n") == {"a-b-c", "one-two"}
-    assert list(links_to_anchors("[a](#b-c) [d](e.md#f) [g](h.md) [i](https://j/#k)")) == [("", "b-c"), ("e.md", "f")]
 
 
 def test_every_dependency_has_its_licence_named() -> None:

@@ -109,7 +109,7 @@ WHERE = ("uncommitted", "first", "second", "numpy", "replicated", "divided", "mi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [3, 1])
 def test_a_state_made_by_one_program_is_the_one_that_operations_make(every: int) -> None:
     """Wherever its parameters are, for optimizers of all kinds: in each place every third, in turn, or all."""
     out = lines(

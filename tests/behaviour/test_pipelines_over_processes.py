@@ -91,11 +91,6 @@ def test_two_processes_give_the_values_of_one() -> None:
     require_values_of_one_process(2, "brief", "in_turns")
 
 
-@pytest.mark.slow
-def test_a_killed_process_ends_the_other_which_names_it() -> None:
-    require_named(run(2, "kill"), 0, "died: it was killed, or it crashed")
-
-
 def require_named(ended: list[Ended], victim: int, words: str) -> None:
     """All processes but the victim have ended with an error that names it: the watchdogs', or another where these hear of it late."""
     assert "victim" in ended[victim].lines, ended[victim]

@@ -116,9 +116,9 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
 @pytest.mark.parametrize(
     ("process", "number", "how"),
     [
-        pytest.param(0, signal.SIGKILL, "has ended with status -9", marks=pytest.mark.slow),
+        (0, signal.SIGKILL, "has ended with status -9"),
         (1, signal.SIGKILL, "has ended with status -9"),
-        pytest.param(0, signal.SIGSTOP, "has given no sign of life for 8 s", marks=pytest.mark.slow),
+        (0, signal.SIGSTOP, "has given no sign of life for 8 s"),
     ],
 )
 def test_processes_end_when_a_watchdog_does(process: int, number: signal.Signals, how: str) -> None:

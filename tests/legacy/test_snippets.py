@@ -153,10 +153,7 @@ def test_the_programs_run_as_they_are_printed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "default",
-    ["config.FLAGS.jax_platform_name = 'ipu'", pytest.param('config.FLAGS.jax_platforms = "ipu,cpu"', marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("default", ["config.FLAGS.jax_platform_name = 'ipu'", 'config.FLAGS.jax_platforms = "ipu,cpu"'])
 def test_each_flag_does_what_is_said_of_it(default: str) -> None:
     python(
         f"""

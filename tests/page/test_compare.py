@@ -8,21 +8,12 @@ import pytest
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, rows, text, values
-from tests.unit.figures.reader.recorded import larger, recorded, report_of, step, two_stages
+from tests.unit.figures.reader.recorded import larger, named_programs, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report
 
 NONE = "\u2013"  # where a line is not known
-
-
-def of(*cycles: tuple[str, int]) -> Report:
-    """A recording of programs with a name, each of one step of so many cycles."""
-    host = Host(on=larger())
-    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
-    for called in programs:
-        host.run(called)
-    return Report(recorded(host, programs))
 
 
 @pytest.mark.slow
@@ -71,7 +62,7 @@ def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
 
 @pytest.mark.slow
 def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
-    page = open_page((of(("kept", 3), ("old", 5)), of(("kept", 3), ("new", 7))), "compare")
+    page = open_page((named_programs(("kept", 3), ("old", 5)), named_programs(("kept", 3), ("new", 7))), "compare")
     shown = {row[0]: row[1] for row in rows(page, "programs that differ")}
     assert shown == {"old": "only in A", "new": "only in B"}
     assert "1 program is equal in both." in text(page)
@@ -112,6 +103,6 @@ def test_machines_that_differ_are_told(open_page: OpenPage) -> None:
     called = program(step("a", "", 3))
     other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))
     other.run(called)
-    page = open_page((of(("f", 3)), Report(recorded(other, [called]))), "compare")
+    page = open_page((named_programs(("f", 3)), Report(recorded(other, [called]))), "compare")
     assert "A is of toy and B of other" in text(page)
     assert [row[0] for row in rows(page, "fields of the machines that differ")] == ["host.dispatch_seconds"]

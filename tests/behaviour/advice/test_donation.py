@@ -135,25 +135,6 @@ def test_donation_is_told_at_once_where_it_counts_behind_another_edit_alone(summ
     assert (found.gain.most < 0.01 and 1 in found.gain.after and found.gain.after_share > 0.1) == summed
 
 
-@pytest.mark.slow
-def test_donation_is_advised_for_the_runs_between_two_evictions() -> None:
-    """Seven steps in a row after each evaluation: six of seven states would have stayed."""
-
-    def program() -> Any:
-        step, evaluate = jax.jit(partial(train)), jax.jit(partial(loss))
-        state: Any = STATE
-        for k in range(28):
-            state = step(state, np.float32(1))
-            if k % 7 == 6:
-                evaluate(state, np.float32(1))
-        return state
-
-    [found] = of_kind(profiled(program), "donation")
-    assert found.text.startswith(
-        "jit_train streams state f32[512,512] in at every call (1.00 MiB each time) though it is its own earlier result"
-    )
-
-
 def test_donation_is_advised_to_a_short_run_on_several_ipus_whose_time_is_loads_and_waits(ipus: list[jax.Device]) -> None:
     mesh = Mesh(np.array(ipus), ("data",))
     make = jax.jit(lambda: jnp.ones((32, 32)), out_shardings=NamedSharding(mesh, PartitionSpec()))
@@ -221,27 +202,6 @@ def test_donation_is_not_advised_of_an_array_that_is_two_arguments() -> None:
     assert of_kind(profiled(program), "donation") == []
 
 
-@pytest.mark.slow
-def test_donation_is_not_advised_to_what_runs_outside_of_jit() -> None:
-    """Nobody can donate the arguments of JAX's own operations and functions."""
-    operations: dict[str, Callable[[Any, int], Any]] = {
-        "an operation": lambda x, k: x + 1,
-        "a function": lambda x, k: jnp.clip(x, 0, 1),
-        "of keys": lambda x, k: jax.random.split(jax.random.fold_in(x, k), 1)[0],
-    }
-    for name, operation in operations.items():
-
-        def program(name: str = name, operation: Callable[[Any, int], Any] = operation) -> Any:
-            x: Any = jax.random.key(0) if name == "of keys" else jnp.asarray(STATE)
-            for k in range(STEPS):
-                x = operation(x, k)
-            return x
-
-        profile = profiled(program)
-        assert {found.origin for found in profile.programs} == {"jax"}, name
-        assert of_kind(profile, "donation") == [], name
-
-
 def test_donation_is_not_advised_to_the_runtime_s_programs() -> None:
     """The stages of a pipeline get parameters from the host until they have been updated, for each microbatch."""
     stages = [lambda params, x: x @ params, lambda params, x: (x @ params).sum()]
@@ -257,23 +217,3 @@ def test_donation_is_not_advised_to_the_runtime_s_programs() -> None:
     profile = profiled(program)
     assert any(found.streamed_again for found in profile.programs if found.origin == "group")
     assert of_kind(profile, "donation") == []
-
-
-@pytest.mark.slow
-def test_donation_is_not_advised_where_the_host_takes_all_of_the_time() -> None:
-    """A short run is over before the next is dispatched, with donation or without."""
-
-    def program(donated: tuple[int, ...]) -> Callable[[], Any]:
-        def steps() -> Any:
-            step = jax.jit(lambda x: x * 0.5, donate_argnums=donated)
-            x: Any = np.ones(4096, np.float32)
-            for _ in range(1000):
-                x = step(x)
-            return x
-
-        return steps
-
-    streaming, donating = profiled(program(())), profiled(program((0,)))
-    assert streaming.programs[0].streamed_again
-    assert streaming.emulated_cycles < 1.01 * donating.emulated_cycles
-    assert of_kind(streaming, "donation") == []

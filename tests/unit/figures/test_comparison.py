@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
+from tests.unit.figures.reader.recorded import everything, larger, liveness, named_programs, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import Change, compare
 from tilestep.figures.reader import Report
@@ -63,18 +63,10 @@ def test_programs_of_other_fingerprints_are_matched_by_name_in_their_order() -> 
     assert found.slower(0.1)[1:] == ("program 'f #2 in A, #3 in B'", "program 'f #1 in A, #2 in B'")
 
 
-def _host(*cycles: tuple[str, int]) -> Report:
-    """A recording of programs with a name, each of one step of so many cycles."""
-    host = Host(on=larger())
-    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
-    for called in programs:
-        host.run(called)
-    return Report(recorded(host, programs))
-
-
 def test_the_largest_change_comes_first_and_what_one_has_alone_last() -> None:
     found = compare(
-        _host(("a", 10), ("b", 10), ("c", 10), ("old", 1), ("older", 5)), _host(("new", 3), ("a", 10), ("b", 11), ("c", 1), ("newer", 7))
+        named_programs(("a", 10), ("b", 10), ("c", 10), ("old", 1), ("older", 5)),
+        named_programs(("new", 3), ("a", 10), ("b", 11), ("c", 1), ("newer", 7)),
     )
     assert [each.name for each in found.programs] == ["c", "b", "a", "older", "old", "newer", "new"]
     assert [each.name for each in found.both] == ["c", "b", "a"]
@@ -84,12 +76,12 @@ def test_the_largest_change_comes_first_and_what_one_has_alone_last() -> None:
 
 
 def test_programs_of_one_name_with_equal_keys_are_told_apart_by_the_key() -> None:
-    found = compare(_host(("f", 1), ("f", 2), ("g", 1)), _host(("f", 1), ("f", 4), ("g", 1)))
+    found = compare(named_programs(("f", 1), ("f", 2), ("g", 1)), named_programs(("f", 1), ("f", 4), ("g", 1)))
     assert sorted(each.label for each in found.programs) == ["f #1", "f #2", "g"]
 
 
 def test_equal_fingerprints_match_before_equal_names() -> None:
-    found = compare(_host(("f", 1), ("f", 2)), _host(("f", 2), ("f", 9)))
+    found = compare(named_programs(("f", 1), ("f", 2)), named_programs(("f", 2), ("f", 9)))
     assert [(each.matched, each.keys) for each in found.programs] == [("name", (1, 2)), ("fingerprint", (2, 1))]
 
 

@@ -74,12 +74,7 @@ def one_update(found: OnnxModel, xs: Any, labels: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "cuts"),
-    [
-        pytest.param({}, ["t0", "t2"], marks=pytest.mark.slow),
-        pytest.param({"indices": True}, ["t0", "g2"], marks=pytest.mark.slow),
-        ({"tied": True, "indices": True}, ["m1"]),
-        ({"norm": True}, ["t1", "n2"]),
-    ],
+    [({}, ["t0", "t2"]), ({"indices": True}, ["t0", "g2"]), ({"tied": True, "indices": True}, ["m1"]), ({"norm": True}, ["t1", "n2"])],
 )
 def test_a_pipeline_of_stages_trains_as_the_model_does(options: dict[str, bool], cuts: list[str]) -> None:
     found = import_onnx(network(**options), training=options.get("norm", False))
@@ -200,7 +195,7 @@ def test_sequences_are_not_passed_on() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("training", [False, True])
 def test_stages_are_balanced_by_emulated_cost(training: bool) -> None:
     widths = [256, 256, 256, 256, 1024, 1024, 1024]
     lines = [f"m{k} = MatMul({f't{k - 1}' if k else 'x'}, w{k})  t{k} = Tanh(m{k})" for k in range(6)]

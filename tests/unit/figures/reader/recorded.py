@@ -168,3 +168,12 @@ def everything(num_ipus: int = 2) -> tuple[Program, list[Counts]]:
         Counts(times={(1, 0): 3, (2, 0): 0, (2, 1): 4}),
     ]
     return called, counts
+
+
+def named_programs(*cycles: tuple[str, int]) -> Report:
+    """A recording of programs with a name, each of one step of so many cycles."""
+    host = Host(on=larger())
+    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
+    for called in programs:
+        host.run(called)
+    return Report(recorded(host, programs))

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from tests.unit.figures.reader.recorded import larger, recorded, report_of, step, two_stages
+from tests.unit.figures.reader.recorded import larger, named_programs, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report
@@ -23,15 +23,6 @@ def block_of(a: Report, b: Report) -> PageBlock:
     assert found is not None
     packed(found)
     return found
-
-
-def of(*cycles: tuple[str, int]) -> Report:
-    """A recording of programs with a name, each of one step of so many cycles."""
-    host = Host(on=larger())
-    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
-    for called in programs:
-        host.run(called)
-    return Report(recorded(host, programs))
 
 
 def test_equal_recordings_have_no_difference() -> None:
@@ -54,7 +45,7 @@ def test_its_figures_are_those_of_the_comparison() -> None:
 
 
 def test_programs_of_one_recording_alone_say_of_which() -> None:
-    a, b = of(("kept", 3), ("old", 5)), of(("kept", 3), ("new", 7))
+    a, b = named_programs(("kept", 3), ("old", 5)), named_programs(("kept", 3), ("new", 7))
     document = block_of(a, b).json
     assert {change["label"]: change["alone"] for change in document["changes"]} == {"kept": "", "old": "A", "new": "B"}
 
@@ -63,7 +54,7 @@ def test_machines_that_differ_are_told() -> None:
     other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))
     called = program(step("a", "", 3))
     other.run(called)
-    document = block_of(of(("f", 3)), Report(recorded(other, [called]))).json
+    document = block_of(named_programs(("f", 3)), Report(recorded(other, [called]))).json
     assert document["names"] == ["toy", "other"]
     assert [row[0] for row in document["machines"]] == ["host.dispatch_seconds"]
 
@@ -80,8 +71,8 @@ def test_more_steps_than_a_page_holds_are_counted(monkeypatch: pytest.MonkeyPatc
 
 def test_a_recording_without_programs_compares_with_nothing() -> None:
     nothing = Report(Builder(kind="run").tables())
-    assert comparison(nothing, of(("f", 3))) is None
-    assert comparison(of(("f", 3)), nothing) is None
+    assert comparison(nothing, named_programs(("f", 3))) is None
+    assert comparison(named_programs(("f", 3)), nothing) is None
 
 
 def test_every_origin_is_a_sentence() -> None:
