@@ -29,8 +29,8 @@ import numpy as np
 import tilestep.tensorflow  # noqa: F401  serves tensorflow.python.ipu
 from benchmarks.commit import commit
 from tilestep import train
-from tilestep.tensorflow import machine
 from tilestep.tensorflow.ipu import programs
+from tilestep.tensorflow.ipu.config import System, systems
 from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedQueue
 from tilestep.tensorflow.untyped import tf, v1
 
@@ -43,7 +43,7 @@ Call = Callable[[], Any]
 
 def of_tensorflow(device: jax.Device) -> Call:
     """A call of a loop of TensorFlow 1 that gives its loss."""
-    machine.configure(machine.System(devices=(device,)))
+    systems[:] = [System(devices=(device,))]
     graph = v1.Graph()
     with graph.as_default():
         infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors((X, Y)).repeat()), IPUOutfeedQueue()

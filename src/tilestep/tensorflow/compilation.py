@@ -1,50 +1,40 @@
-"""A program that `ipu_compiler.compile` has made: one node of the session's graph, which runs pieces of JAX on the device.
+"""Programs: what `ipu_compiler.compile` makes one node of a session's graph, and functions of TensorFlow 2. Both run pieces of JAX.
 
-Loops and pipelines are pieces that `tilestep.train` runs. What a function computes beside them is lowered as pieces between them.
+Loops and pipelines are pieces that `tilestep.train` runs. What a function computes beside them is lowered as pieces between them. In
+TensorFlow 2 loops that take from iterators or send to queues are such loops.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
 from tilestep import hints
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.lowering import lower
-from tilestep.tensorflow.machine import Placement, is_configured, placement
-from tilestep.tensorflow.residency import Home, residency_of
+from tilestep.tensorflow.ipu.config import Placement, placement, systems
+from tilestep.tensorflow.loop import Loop
+from tilestep.tensorflow.pipeline import Pipeline
+from tilestep.tensorflow.residency import ON_DEVICES, Home, residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
-from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
-from tilestep.tensorflow.untyped import Operation, Session, Structure, Tensor, tf, v1
+from tilestep.tensorflow.tf_private.eager import feed, watch_functions
+from tilestep.tensorflow.tracing import Scope, Taken, Traced, current_scope, lower, trace
+from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, TensorSpec, tf, v1
 from tilestep.train.other_arguments import name_of
 from tilestep.train.untyped import jax
 
 _IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
 
 
-class Runs(Protocol):
-    """A part of a program, which runs by itself: a loop, a pipeline, or what is computed beside them."""
-
-    inputs: list[Tensor]  # what it begins with, of the program's graph or of the session's
-    first: Sequence[Operation]  # nodes that run before it
-    results: list[Tensor]  # placeholders in the program's graph, which stand for what it gives
-    handles: Mapping[str, Tensor]  # of the variables that it uses, by their names
-
-    def prepare(self) -> None:
-        """Lowers its programs. Raises: UnsupportedError for what XLA cannot lower."""
-
-    def place(self, where: Placement) -> None:
-        """It is told which devices it has, before it runs."""
-
-    def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        """Gives its results, and puts new values of variables into `variables`, also if it fails. Each home has a state of its own."""
-        ...
+# A part of a program that runs by itself. It has inputs, which are tensors of the program's graph or of the session's; placeholders that
+# stand for its results in the program's graph; and the handles of the variables that it uses, by their names.
+Step: TypeAlias = Loop | Pipeline
 
 
-def require_compilation(name: str) -> list[Runs]:
+def require_compilation(name: str) -> list[Step]:
     """The loops and pipelines of the program whose function is being called. Raises: UnsupportedError elsewhere, and in a loop's body."""
     scope = current_scope()
     if scope is None:
@@ -70,7 +60,7 @@ def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None
         )
     graph = v1.get_default_graph()
     given = [tf.convert_to_tensor(each) for each in inputs or ()]
-    name, steps = node_name(computation), list[Runs]()
+    name, steps = node_name(computation), list[Step]()
     traced = trace(name, computation, given, scope=Scope(compilation=steps))
     if traced.scope.sent:
         raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
@@ -100,17 +90,12 @@ def node_name(function: Callable[..., Any]) -> str:
 class _Piece:
     """What is computed beside loops."""
 
-    first: Sequence[Operation] = ()
-
     def __init__(
         self, traced: Traced, inputs: list[Tensor], results: list[Tensor], operations: Sequence[Operation], skip: set[Operation]
     ) -> None:
         self.inputs, self.results = inputs, results
         self.handles: Mapping[str, Tensor] = traced.handles
-        self._program, self._name = lower(traced.graph, inputs, results, operations, traced.handles, skip), traced.name
-
-    def prepare(self) -> None:
-        """It is lowered when it is made."""
+        self._program, self._name = lower(traced, inputs, results, operations, skip), traced.name
 
     def place(self, where: Placement) -> None:
         def function(values: list[Any], variables: dict[str, Any]) -> Any:
@@ -132,7 +117,7 @@ class _Piece:
 class Compiled:
     """A function as pieces that run one after the other: its loops and pipelines are among them. Args: given: what its arguments are."""
 
-    def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs]) -> None:
+    def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Step]) -> None:
         self._traced = traced
         # Tensors whose values it begins with, by the id of the tensor as the program knows it.
         inside = [*traced.arguments, *(inner for _, inner in traced.captured)]
@@ -145,15 +130,14 @@ class Compiled:
         self._known: list[Tensor] = inside
         self._constants: dict[int, Any] = {}
         self._done: set[Operation] = set()  # nodes with effects that pieces run
-        self._pieces, self._is_placed = list[Runs](), False
+        self._pieces, self._is_placed = list[Step | _Piece](), False
         for step in steps:
             self._compute(step.inputs, step.first)
-            step.prepare()
             self._pieces.append(step)
             self._known += step.results
             self._done.update(each.op for each in step.results)
         self._compute(traced.results, traced.operations)
-        if is_configured():
+        if systems:
             self._place()
 
     def _place(self) -> None:
@@ -200,3 +184,94 @@ class Compiled:
         hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
         results = self._traced.results
         return [np.asarray(values[id(each)]).astype(each.dtype.as_numpy_dtype, copy=False) for each in results]
+
+
+@final
+class Function:
+    """A function of TensorFlow 2, traced once and compiled.
+
+    Its loops that use feeds run as loops of the runtime. If it uses feeds outside of loops, it is itself the step of one.
+
+    Attributes: taken: the iterators that it was traced with, in the order of a step; who has read them empties it, so that they can end.
+    Raises: UnsupportedError for what XLA cannot lower, and for feeds in branches or in loops inside of loops.
+    """
+
+    def __init__(self, function: Callable[..., Any], specs: Sequence[TensorSpec], name: str) -> None:
+        watch_functions()
+        scope = Scope(is_body=True, accumulates=True)
+        traced = trace(name, graphs.with_graph_loops(function), specs, scope=scope)
+        self._returned, self._arguments = traced.returned, traced.arguments
+        self.taken = [each.iterator for each in scope.taken]
+        used = {id(each.graph) for each in (*scope.taken, *scope.sent, *scope.updates)}
+        loops = [each for each in traced.graph.get_operations() if each.type in graphs.LOOPS and id(graphs.parts_of_loop(each)[1]) in used]
+        is_step = id(traced.graph) in used
+        if len(used) != is_step + len(loops) or (is_step and loops):
+            raise UnsupportedError(
+                f"{traced.name} uses next(iterator) or enqueue() in a branch, in a loop inside of a loop, or both inside and outside of a "
+                "loop: use them in one loop over tf.range"
+            )
+        self._step: Loop | None = None
+        self._loops: list[tuple[Loop, list[int]]] = []  # each with the indices of its iterators
+        if is_step:
+            self._step, traced = _as_step(traced)
+            self._loops.append((self._step, list(range(len(scope.taken)))))
+        for each in loops:
+            body = graphs.parts_of_loop(each)[1]
+            self._loops.append((_as_loop(each, traced), [index for index, taken in enumerate(scope.taken) if taken.graph is body]))
+        self._compiled = Compiled(traced, traced.arguments, [loop for loop, _ in self._loops])
+        scope.taken.clear()  # it holds the iterators
+
+    def __call__(self, values: Sequence[Any], taken: Sequence[Any], steps: int = 1) -> Structure:
+        """Runs it with iterators in the order of those it was traced with; a step runs `steps` times, and gives the last one's results."""
+        for loop, indices in self._loops:
+            loop.infeed = feed([taken[index] for index in indices]) if indices else None
+        if self._step is not None:
+            self._step.steps = steps
+        given = dict(zip(map(id, self._arguments), values, strict=True))
+        outside = {key: given[key] if key in given else np.asarray(tensor) for key, tensor in self._compiled.outside.items()}
+        results = iter(self._compiled.run(ON_DEVICES, outside))
+        return tf.nest.map_structure(lambda each: None if each is None else tf.constant(next(results)), self._returned)
+
+
+def _as_step(traced: Traced) -> tuple[Loop, Traced]:
+    """(a loop whose step is a function, what gives the results of its last step)."""
+    with traced.graph.as_default():
+        carried, results = ([v1.placeholder(each.dtype, each.shape) for each in traced.results] for _ in range(2))
+        first = [tf.zeros(each.shape, each.dtype) for each in traced.results]
+    elements = [each for taken in traced.scope.taken for each in taken.placeholders]
+    constant = [*traced.arguments, *(inside for _, inside in traced.captured)]
+    body = dataclasses.replace(traced, arguments=[*carried, *elements], captured=[(each, each) for each in constant])
+    return Loop(None, 0, body, first, None, results), dataclasses.replace(traced, results=results, operations=[])
+
+
+def _as_loop(loop: Operation, traced: Traced) -> Loop:
+    """A while loop of a function's graph."""
+    condition, body = graphs.parts_of_loop(loop)
+    carried = [index for index, each in enumerate(loop.inputs) if each.dtype != tf.resource]
+    names = {id(handle): name for name, handle in traced.handles.items()}
+
+    def part(graph: Graph, results: list[Tensor], taken: Sequence[Taken] = ()) -> Traced:
+        inside = [(outer, each) for outer, each in zip(loop.inputs, graph.inputs, strict=True) if id(outer) in names]
+        return dataclasses.replace(
+            traced,
+            graph=graph,
+            arguments=[*(graph.inputs[index] for index in carried), *(each for one in taken for each in one.placeholders)],
+            results=results,
+            operations=list(graph.control_outputs),
+            captured=[],
+            handles={names[id(outer)]: each for outer, each in inside},
+            scope=dataclasses.replace(
+                traced.scope,
+                sent=[each for each in traced.scope.sent if each.graph is graph],
+                updates=[each for each in traced.scope.updates if each.graph is graph],
+            ),
+        )
+
+    steps = graphs.steps_of_loop(loop)
+    taken = [each for each in traced.scope.taken if each.graph is body]
+    step = part(body, [body.outputs[index] for index in carried], taken)
+    for index in carried:
+        condition.inputs[index].set_shape(loop.inputs[index].shape)  # one that it does not use has none
+    test = part(condition, list(condition.outputs)) if steps is None else None
+    carry, results = ([values[index] for index in carried] for values in (loop.inputs, loop.outputs))
+    return Loop(test, steps, step, carry, None, results, loop.control_inputs)

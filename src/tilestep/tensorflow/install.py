@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-from tilestep.tensorflow.residency import watch_sessions
+from tilestep.tensorflow import residency
+from tilestep.tensorflow.tf_private import sessions
 from tilestep.tensorflow.untyped import tf
 
 # `ipu_tensorflow_addons` is Graphcore's package with Keras layers that were in `tensorflow.python.ipu` before.
@@ -56,7 +57,7 @@ def install() -> None:
     """Makes `tensorflow.python.ipu` this package's, in this process. A second call changes nothing."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-        watch_sessions()
+        sessions.watch(residency.using)
 
 
 def use_version_1() -> None:

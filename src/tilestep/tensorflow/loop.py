@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, final
 
 from tilestep import train
-from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu.optimizers import Update, with_slots
-from tilestep.tensorflow.ipu.queues import divided
-from tilestep.tensorflow.lowering import Program, lower
-from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.ipu.config import Placement, system
+from tilestep.tensorflow.ipu.optimizers import Update
+from tilestep.tensorflow.ipu.queues import common
+from tilestep.tensorflow.jax_private.primitive import Program
 from tilestep.tensorflow.residency import Home
-from tilestep.tensorflow.tracing import Traced
+from tilestep.tensorflow.tracing import Traced, lower
 from tilestep.tensorflow.untyped import Operation, Tensor, v1
 from tilestep.train import loop_state
 from tilestep.train.untyped import jax
@@ -34,45 +34,39 @@ class Loop:
         results: Sequence[Tensor] | None = None,  # tensors that stand for its results; None: it makes them
         first: Sequence[Operation] = (),  # nodes that run before it
     ) -> None:
-        self._condition, self._body = condition, body
-        self.steps, self.infeed, self.first = steps, infeed, first
+        self._body, self.steps, self.infeed, self.first = body, steps, infeed, first
         self._updates: list[Update] = body.scope.updates
+        for update in self._updates:
+            update.require_multiple(steps)
         captured = [outside for outside, _ in body.captured]
         tests = [] if condition is None else [outside for outside, _ in condition.captured]
-        extra = [outside for update in self._updates for outside, _ in update.traced.captured if not self._is_inside(outside)]
-        self.inputs: list[Tensor] = [*carry, *captured, *tests, *extra]
-        self._sizes = [len(carry), len(captured), len(tests), len(extra)]
+        self.inputs: list[Tensor] = [*carry, *captured, *tests]
+        self._sizes = [len(carry), len(captured), len(tests)]
         self.results: list[Tensor] = list(results or [v1.placeholder(each.dtype, each.shape) for each in carry])
         parts = [body, *([] if condition is None else [condition]), *(update.traced for update in self._updates)]
         self.handles: Mapping[str, Tensor] = {name: handle for part in parts for name, handle in part.handles.items()}
         self._slots = {name for update in self._updates for name in update.slots}
         queues = [each.queue for each in body.scope.sent]
-        self._outfeed: Any = queues[0].queue if len(queues) == 1 else divided([(q, len(q.specs)) for q in queues]) if queues else None
+        self._outfeed: Any = queues[0].queue if len(queues) == 1 else common(queues) if queues else None
         self._states: weakref.WeakKeyDictionary[Home, Sequence[Any]] = weakref.WeakKeyDictionary()
         self._optimizers: list[Any] = []
-
-    def _is_inside(self, tensor: Tensor) -> bool:
-        return getattr(tensor, "graph", None) is self._body.graph
-
-    def prepare(self) -> None:
-        body, test = self._body, self._condition
         inputs = [*body.arguments, *(inside for _, inside in body.captured)]
-        sent = [tensor for each in body.scope.sent for tensor in each.tensors]
         gradients = [tensors for update in self._updates for tensors in (update.gradients, update.extra)]
-        outputs = [body.results[: self._sizes[0]], sent, *gradients]
-        program = lower(body.graph, inputs, list(itertools.chain(*outputs)), body.operations, body.handles)
+        outputs = [body.results[: len(carry)], *(each.tensors for each in body.scope.sent), *gradients]
+        program = lower(body, inputs, list(itertools.chain(*outputs)), body.operations)
         for update in self._updates:
             _ = update.program
         self._function = self._traced_by_jax(program, list(map(len, outputs)))
         self._test: Callable[[Any], Any] | None = None
-        if test is not None:
-            tests = lower(test.graph, [*test.arguments, *(each for _, each in test.captured)], test.results, [], test.handles)
+        if condition is not None:
+            inputs = [*condition.arguments, *(inside for _, inside in condition.captured)]
+            tested = lower(condition, inputs, condition.results, [])
 
-            def condition(carry: Any) -> Any:
+            def test(carry: Any) -> Any:
                 carried, constants, variables, _ = carry
-                return tests([*carried, *constants[1]], variables)[0][0]
+                return tested([*carried, *constants[1]], variables)[0][0]
 
-            self._test = condition
+            self._test = test
 
     def place(self, where: Placement) -> None:
         self._where = where
@@ -80,23 +74,24 @@ class Loop:
             each.queue.replicas = where.count
 
     def _traced_by_jax(self, program: Program, sizes: Sequence[int]) -> Callable[..., Any]:
-        """The body as the runtime takes it. Args: sizes: of outputs: carried, sent, and gradients and captured values of each update."""
+        """The body as the runtime takes it. Args: sizes: of outputs: carried, sent to each queue, gradients and `extra` of updates."""
 
         def body(carry: Any, *elements: Any) -> Any:
             carried, constants, variables, states = carry
             seen = {**variables, **{name: slot for state in states for name, slot in state.inner.items()}}
             outputs, new = program([*carried, *elements, *constants[0]], seen)
-            after, sent, *rest = _split(outputs, sizes)
+            after, *rest = map(tuple, _split(outputs, sizes))
+            sent, rest = rest[: len(self._body.scope.sent)], rest[len(self._body.scope.sent) :]
             if sent:
-                self._outfeed.enqueue(tuple(sent))
+                self._outfeed.enqueue(sent[0] if len(sent) == 1 else tuple(sent))
             variables = {name: self._merged(name, old, new[name]) if name in new else old for name, old in variables.items()}
-            outside, new_states = iter(constants[2]), []
-            for index, (update, optimizer, state) in enumerate(zip(self._updates, self._optimizers, states, strict=True)):
-                gradients, inside = rest[2 * index], iter(rest[2 * index + 1])
-                extra = [next(inside if self._is_inside(each) else outside) for each, _ in update.traced.captured]
-                state, variables = update.applied(optimizer, gradients, extra, state, variables)
+            new_states, given = [], zip(rest[::2], rest[1::2], strict=True)
+            for update, optimizer, state, (gradients, extra) in zip(self._updates, self._optimizers, states, given, strict=True):
+                params = {name: variables[name] for name in update.names}
+                changed, state = optimizer.update(dict(zip(update.names, gradients, strict=True)), state, params, extra=extra)
+                variables |= train.apply_updates(params, changed)
                 new_states.append(state)
-            return tuple(after), constants, variables, tuple(new_states)
+            return after, constants, variables, tuple(new_states)
 
         body.__name__ = self._body.name
         return body
@@ -116,7 +111,7 @@ class Loop:
         first, *constants = where.placed([tuple(each) for each in _split(inputs, self._sizes)])
         carry = (first, tuple(constants), {name: variables[name] for name in self.handles if name not in self._slots}, states)
         infeed = None if self.infeed is None else self.infeed.opened(where.count)
-        options: dict[str, Any] = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
+        options: dict[str, Any] = {"replicas": where.replicas, "plan_options": system().plan_options or None}
         try:
             with jax.default_device(where.devices[0]):
                 if self._test is None:
@@ -144,7 +139,8 @@ class Loop:
         if kept is None or any(leaf.is_deleted() for state in kept for leaf in jax.tree.leaves(state.accumulators)):
             pairs = zip(self._updates, self._optimizers, strict=True)
             kept = [optimizer.init({name: variables[name] for name in update.names}) for update, optimizer in pairs]
-        return [with_slots(state, variables) for state in kept]
+        slots = [train.placed_like({name: variables[name] for name in state.inner}, state.inner) for state in kept]
+        return [dataclasses.replace(state, inner=own) for state, own in zip(kept, slots, strict=True)]
 
 
 def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -19,13 +19,12 @@ import optax
 
 from tilestep import train
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import machine
+from tilestep.tensorflow.ipu.config import Placement, offloads, placement, system
 from tilestep.tensorflow.ipu.optimizers import changes
-from tilestep.tensorflow.lowering import Program, lower
-from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.jax_private.primitive import Program
 from tilestep.tensorflow.residency import Home
 from tilestep.tensorflow.tf_private import graphs
-from tilestep.tensorflow.tracing import Traced
+from tilestep.tensorflow.tracing import Traced, lower
 from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
 from tilestep.train.untyped import Pytree, jax
 
@@ -43,7 +42,7 @@ class Stage:
 
 def stage_of(traced: Traced, *, training: bool) -> Stage:
     """Args: traced: the stage's function. training: whether it has a derivative. Raises: UnsupportedError for what XLA cannot lower."""
-    plain = lower(traced.graph, traced.arguments, traced.results, traced.operations, traced.handles)
+    plain = lower(traced, traced.arguments, traced.results, traced.operations)
     aux = [name for name, handle in traced.handles.items() if name in plain.written or not graphs.variable_spec(handle).dtype.is_floating]
     params = [name for name in traced.handles if name not in aux]
 
@@ -78,8 +77,8 @@ def _differentiable(call: Callable[..., Any], run: Callable[..., Any], traced: T
         gradients = [None if each is None else tf.convert_to_tensor(each) for each in found]
     some = [each for each in gradients if each is not None]
     residuals = graphs.boundary(some, before, [*given, *traced.handles.values()])
-    forward = lower(graph, inputs, [*results, *residuals], traced.operations, traced.handles)
-    backward = lower(graph, [*residuals, *given], some, [], traced.handles)
+    forward = lower(traced, inputs, [*results, *residuals], traced.operations)
+    backward = lower(traced, [*residuals, *given], some, [])
 
     def ahead(own: Any, state: Any, args: Any) -> Any:
         outputs, new = run(forward, own, state, args)
@@ -127,12 +126,9 @@ class Pipeline:
     optimizer: TracedOptimizer | None
     infeed: Any
     outfeed: Any
-    count: int  # microbatches of each update
     repeat_count: int  # updates of each call
     shards: int  # IPUs of a replica
-    recompute: bool  # whether activations are computed again; the configuration may say so, too
-    offload: bool | None  # whether slots wait in the host's memory; None: where devices have their own
-    options: Mapping[str, Any]  # further ones of `tilestep.train.Pipeline`
+    options: Mapping[str, Any]  # of `tilestep.train.Pipeline`, but for what the configuration decides
     results: list[Tensor] = field(default_factory=list)
     first: Sequence[Operation] = ()
 
@@ -148,25 +144,23 @@ class Pipeline:
         self._states: weakref.WeakKeyDictionary[Home, Any] = weakref.WeakKeyDictionary()
         self._shown: dict[str, Any] = {}  # auxiliary state as the session has it
         self._initial: dict[str, Any] = {}  # slots, when the first update asks
-
-    def prepare(self) -> None:
         training = self.optimizer is not None
         self._stages = [[stage_of(each, training=training) for each in level] for level in self.levels]
-        self._flat = [stage for level in self._stages for stage in level]
         self._updates: dict[str, Program] = {}
         if self.optimizer is not None:
             traced, updates = self.optimizer.traced, self.optimizer.updates
             outputs = traced.arguments[: len(traced.arguments) - len(updates)]
             for name, (gradient, node) in updates.items():
-                self._updates[name] = lower(traced.graph, [*outputs, gradient], [], [node], traced.handles)
+                self._updates[name] = lower(traced, [*outputs, gradient], [], [node])
 
     def place(self, where: Placement) -> None:
         """Args: where: that of a program without stages."""
-        system = machine.system()
-        options: dict[str, Any] = {**self.options, "recompute": "full" if self.recompute or system.recompute else None}
+        options = dict(self.options)
+        if system().recompute:
+            options["recompute"] = "full"
         if self.optimizer is not None:
-            options["offload_optimizer_state"] = machine.offloads(self.offload)
-        where = machine.placement(self.shards)
+            options["offload_optimizer_state"] = offloads(options["offload_optimizer_state"])
+        where = placement(self.shards)
         self._replicas = where.count
         if self.outfeed is not None:
             self.outfeed.replicas = self._replicas
@@ -176,13 +170,12 @@ class Pipeline:
                 for name in stage.params:
                     homes.setdefault(name, []).append(((level, member) if len(stages) > 1 else level, name))
         self._pipeline = train.Pipeline(
-            _nested([stage.function for stage in self._flat], self._stages),
+            [_level(stage.function for stage in level) for level in self._stages],
             None if self.optimizer is None else self._transformation,
-            self.count,
             devices=where.devices,
             replicas=self._replicas,
             tied=[paths for paths in homes.values() if len(paths) > 1],
-            plan_options=system.plan_options or None,
+            plan_options=system().plan_options or None,
             **options,
         )
 
@@ -209,9 +202,9 @@ class Pipeline:
     def _state_of(self, home: Home, variables: Mapping[str, Any]) -> Any:
         kept = self._states.get(home)
         if kept is None or any(isinstance(each, jax.Array) and each.is_deleted() for each in jax.tree.leaves(kept)):
-            params = _nested([{name: variables[name] for name in stage.params} for stage in self._flat], self._stages)
-            aux = [{name: variables[name] for name in stage.aux} or None for stage in self._flat]
-            return self._pipeline.init(params, _nested(aux, self._stages) if any(each is not None for each in aux) else None)
+            params = [_level({name: variables[name] for name in stage.params} for stage in level) for level in self._stages]
+            aux = [_level({name: variables[name] for name in stage.aux} or None for stage in level) for level in self._stages]
+            return self._pipeline.init(params, aux if _by_name(aux) else None)
 
         def newest(path: Any, leaf: Any, is_aux: bool = False) -> Any:
             name = str(getattr(path[-1], "key", ""))
@@ -248,11 +241,10 @@ class Pipeline:
         return jax.numpy.zeros(value.shape, jax.dtypes.canonicalize_dtype(value.dtype)) if not value.any() else jax.numpy.asarray(value)
 
 
-def _nested(items: list[Any], like: Sequence[Sequence[Stage]]) -> list[Any]:
-    """One item for each level, a list for concurrent stages."""
-    rest = iter(items)
-    groups = [[next(rest) for _ in level] for level in like]
-    return [group[0] if len(group) == 1 else group for group in groups]
+def _level(items: Iterable[Any]) -> Any:
+    """The item of a level's stage, or a list of those of concurrent ones."""
+    given = list(items)
+    return given[0] if len(given) == 1 else given
 
 
 def _by_name(tree: Pytree) -> dict[str, Any]:

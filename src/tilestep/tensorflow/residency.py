@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -78,21 +78,12 @@ def _same(value: np.ndarray, other: np.ndarray) -> bool:
     return value.shape == other.shape and value.astype(other.dtype).tobytes() == other.tobytes()
 
 
-class Variable(NamedTuple):
-    """A variable of a session's graph, with nodes that read it and assign to it."""
-
-    value: Tensor
-    new_value: Tensor
-    assign: Operation
-
-
 @final
 class Residency:
     """The variables of one graph that programs use."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph: weakref.ref[Graph] = weakref.ref(graph)
-        self._variables: dict[str, Variable] = {}
+    def __init__(self) -> None:
+        self._variables: dict[str, tuple[Tensor, Operation]] = {}  # the value, and a node that assigns what is fed to it
         self._homes: weakref.WeakKeyDictionary[Session, Home] = weakref.WeakKeyDictionary()
         self._runs: dict[tuple[Operation, ...], Collection[str]] = {}
 
@@ -102,18 +93,11 @@ class Residency:
             this = weakref.ref(session)
 
             def read(names: Sequence[str]) -> Sequence[Any]:
-                return sessions.run_unseen(this(), [self._variables[name].value for name in names])
+                return sessions.run_unseen(this(), [self._variables[name][0] for name in names])
 
             def assign(arrays: Mapping[str, Any]) -> None:
-                variables = [self._variables[name] for name in arrays]
-                sessions.run_unseen(
-                    this(),
-                    [each.assign for each in variables],
-                    {
-                        each.new_value: array.astype(each.new_value.dtype.as_numpy_dtype, copy=False)
-                        for each, array in zip(variables, arrays.values(), strict=True)
-                    },
-                )
+                nodes = [self._variables[name][1] for name in arrays]
+                sessions.run_unseen(this(), nodes, dict(zip([node.inputs[1] for node in nodes], arrays.values(), strict=True)))
 
             self._homes[session] = Home(read, assign)
         return self._homes[session]
@@ -123,36 +107,22 @@ class Residency:
         if handle.name not in self._variables:
             with handle.graph.as_default(), tf.init_scope(), tf.device("/CPU:0"), v1.control_dependencies(None):
                 spec = graphs.variable_spec(handle)
-                value, new_value = _read(handle), v1.placeholder(spec.dtype, spec.shape)
-                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=new_value)
-                self._variables[handle.name] = Variable(value=value, new_value=new_value, assign=assign)
+                assign = tf.raw_ops.AssignVariableOp(resource=handle, value=v1.placeholder(spec.dtype, spec.shape))
+                self._variables[handle.name] = _read(handle), assign
                 self._runs.clear()
         return handle.name
 
-    def using(self, session: Session, fetches: Any) -> None:
-        """A session runs these from now on."""
-        if self._variables:
-            self.home(session).share(self._used(fetches))
-
-    def _used(self, fetches: Any) -> Collection[str]:
+    def used(self, graph: Graph, fetches: Any) -> Collection[str]:
         """Names of variables that nodes outside of programs use in a run."""
-        ends = tuple(self._operations(fetches))
+        given = [each for each in tf.nest.flatten(fetches, expand_composites=True) if each is not None]
+        elements = [graph.as_graph_element(each, allow_tensor=True, allow_operation=True) for each in given]
+        ends = tuple(getattr(each, "op", each) for each in elements)
         if ends not in self._runs:
-            own = {each for variable in self._variables.values() for each in (variable.value.op, variable.assign)}
+            own = {each for value, assign in self._variables.values() for each in (value.op, assign)}
             nodes = [each for each in graphs.ancestors([], ends, []) if each not in own]
-            self._runs[ends] = {tensor.name for each in nodes for tensor in each.inputs if tensor.dtype == tf.resource} & set(
-                self._variables
-            )
+            inputs = {tensor.name for each in nodes for tensor in each.inputs}
+            self._runs[ends] = [name for name in self._variables if name in inputs]
         return self._runs[ends]
-
-    def _operations(self, fetches: Any) -> Iterable[Operation]:
-        graph = self._graph()
-        if graph is None:
-            return
-        for fetch in tf.nest.flatten(fetches, expand_composites=True):
-            if fetch is not None:
-                element = graph.as_graph_element(fetch, allow_tensor=True, allow_operation=True)
-                yield element if isinstance(element, tf.Operation) else element.op
 
 
 _residencies: Final[weakref.WeakKeyDictionary[Graph, Residency]] = weakref.WeakKeyDictionary()
@@ -160,19 +130,13 @@ _residencies: Final[weakref.WeakKeyDictionary[Graph, Residency]] = weakref.WeakK
 
 def residency_of(graph: Graph) -> Residency:
     """The variables of a session's graph."""
-    if graph not in _residencies:
-        _residencies[graph] = Residency(graph)
-    return _residencies[graph]
+    return _residencies.setdefault(graph, Residency())
 
 
-def watch_sessions() -> None:
-    """From now on sessions give and take variables."""
-
-    def using(session: Session, fetches: Any) -> None:
-        if session.graph in _residencies:
-            _residencies[session.graph].using(session, fetches)
-
-    sessions.watch(using)
+def using(session: Session, fetches: Any) -> None:
+    """A session runs these from now on; None: nothing."""
+    residency = residency_of(session.graph)
+    residency.home(session).share(residency.used(session.graph, fetches))
 
 
 _names: Final[dict[int, str]] = {}  # of TensorFlow 2's variables that programs use, by the id of a handle

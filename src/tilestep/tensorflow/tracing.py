@@ -1,16 +1,27 @@
-"""Runs functions of a program once to see what they do: their graph, what they return, and what they send to queues."""
+"""Runs functions of a program once to see what they do, and lowers parts of their graphs: XLA does, and JAX takes them as one primitive.
+
+Nodes that are markers stand for JAX code: what replicas do together.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow.jax_private.primitive import MARKER, Handler, Program, from_hlo
 from tilestep.tensorflow.residency import name_of_handle, residency_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
+from tilestep.train import cross_replica_mean, cross_replica_sum, replica_index
+
+_MOST_CHARACTERS: Final = 500  # of what XLA says
+_COLLECTIVES: Final = {"sum": cross_replica_sum, "mean": cross_replica_mean}
+_INDEX: Final = f"{MARKER}replica_index"
 
 
 class Sent(NamedTuple):
@@ -41,11 +52,7 @@ class Scope:
     shards: int = 1  # as many as `ipu_shard` has named
     is_body: bool = False
     combined: bool = False  # whether gradients are those of all replicas already
-    accumulates: int | None = None  # steps of `loops.repeat`, in which updates may wait for several
-
-    def inner(self) -> Scope:
-        """For a function of the same program."""
-        return Scope(compilation=self.compilation, variables=self.variables)
+    accumulates: bool = False  # whether updates may wait for several steps
 
 
 _scope: Final[contextvars.ContextVar[Scope | None]] = contextvars.ContextVar("tilestep_tensorflow_scope", default=None)
@@ -102,15 +109,14 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
     if scope.compilation is None:
         with _within(scope):
             graph = graphs.func_graph_from_py_func(name, build, (), {})
-        returned, operations = graph.structured_outputs, list(graph.control_outputs)
-        results = [each for each in tf.nest.flatten(returned) if each is not None]
+        returned = graph.structured_outputs
     else:
         graph = graphs.FuncGraph(name)
         with graph.as_default(), graphs.resource_variables(), _within(scope):
             returned = build()
-            given = [each for each in tf.nest.flatten(returned) if each is not None]
-            operations = [each for each in given if isinstance(each, tf.Operation)]
-            results = [tf.convert_to_tensor(each) for each in given if not isinstance(each, tf.Operation)]
+    given = [each for each in tf.nest.flatten(returned) if each is not None]
+    with graph.as_default():
+        results = [tf.convert_to_tensor(each) for each in given if not isinstance(each, tf.Operation)]
     handles = {name_of(outside, scope): inside for outside, inside in graph.captures if inside.dtype == tf.resource}
     return Traced(
         name=name,
@@ -118,7 +124,7 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
         arguments=arguments,
         returned=returned,
         results=results,
-        operations=operations,
+        operations=[*graph.control_outputs, *(each for each in given if isinstance(each, tf.Operation))],
         captured=[(outside, inside) for outside, inside in graph.captures if inside.dtype != tf.resource],
         handles=handles,
         scope=scope,
@@ -127,4 +133,80 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
             for outside, _ in graph.captures
             if (variable := scope.variables.get(id(outside))) is not None and variable.synchronization == tf.VariableSynchronization.ON_READ
         },
+    )
+
+
+def _handler_of(target: str) -> Handler:
+    """The JAX code of a marker."""
+    name, _, group = target.removeprefix(MARKER).partition("/")
+    return replica_index if target == _INDEX else functools.partial(_COLLECTIVES[name], group_size=int(group) if group else None)
+
+
+def collective(kind: str, value: Tensor, group_size: int | None = None) -> Tensor:
+    """A marker for the "sum" or "mean" over replicas. Its gradient is the same of the gradient, as each replica's result has all values."""
+    target = f"{MARKER}{kind}" if group_size is None else f"{MARKER}{kind}/{group_size}"
+
+    @tf.custom_gradient
+    def mark(value: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        return graphs.marker(target, [value], value), mark
+
+    return mark(tf.convert_to_tensor(value))
+
+
+def combined(kind: str, pairs: Iterable[tuple[Tensor | None, Any]]) -> list[tuple[Tensor | None, Any]]:
+    """(gradient, variable) pairs, with each gradient's "sum" or "mean" over replicas."""
+    return [(None if gradient is None else collective(kind, gradient), variable) for gradient, variable in pairs]
+
+
+def replica_number() -> Tensor:
+    """A marker for the number of the replica, int32[]."""
+    return graphs.marker(_INDEX, [], tf.TensorSpec([], tf.int32))
+
+
+def lower(
+    traced: Traced, inputs: Sequence[Tensor], outputs: Sequence[Tensor], controls: Sequence[Operation], skip: Collection[Operation] = ()
+) -> Program:
+    """A part of a function's graph.
+
+    Args:
+        inputs, outputs: tensors of the graph.
+        controls: nodes that the program runs beside what the outputs need.
+        skip: nodes that have run before.
+    Raises: UnsupportedError for what XLA cannot lower; it names the node and its line.
+    """
+    for tensor in (*inputs, *outputs):
+        _require_fixed(tensor)
+    try:
+        module, variables = graphs.hlo(traced.graph, inputs, outputs, controls, traced.handles, skip)
+    except (tf.errors.OpError, ValueError) as error:
+        raise UnsupportedError(_refusal(traced.graph, error, [*outputs, *controls])) from error
+    return from_hlo(module, functools.partial(graphs.line_of, traced.graph), _handler_of, variables, len(outputs))
+
+
+def _require_fixed(tensor: Tensor) -> None:
+    """Raises: UnsupportedError for a tensor whose shape is not known, or that is no array of numbers."""
+    if tensor.dtype in (tf.string, tf.variant) or not tensor.shape.is_fully_defined():
+        while tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
+        raise UnsupportedError(
+            f"tensor {tensor.name} ({tensor.op.type}){_at(tensor.graph, tensor.op.name)} has dtype {tensor.dtype.name} and shape "
+            f"{tensor.shape}: programs on the IPU have numbers and fixed shapes alone (batch with drop_remainder=True; use tf.where in "
+            "place of tf.boolean_mask)"
+        )
+
+
+def _at(graph: Graph, name: str) -> str:
+    line = graphs.line_of(graph, name)
+    return "" if line is None else f" ({line[0]}:{line[1]})"
+
+
+def _refusal(graph: Graph, error: Exception, ends: Sequence[Any]) -> str:
+    """What XLA cannot lower, and which node that is, as far as it says so."""
+    text = str(error)
+    nodes = [operation for operation in graph.get_operations() if operation.name in text]
+    node = max(nodes, key=lambda operation: len(operation.name), default=None)
+    which = f"node {node.name} ({node.type}){_at(graph, node.name)}" if node is not None else f"what gives {[end.name for end in ends]}"
+    return (
+        f"XLA cannot lower {which}: {text[:_MOST_CHARACTERS]}\n  try: tf operations that XLA compiles (no py_function, no tf.print, no "
+        "dynamic shapes); what must run on the host goes outside of ipu_compiler.compile"
     )

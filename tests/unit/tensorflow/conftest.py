@@ -15,12 +15,12 @@ collect_ignore_glob = [] if HAS_TENSORFLOW else ["test_*.py"]
 @pytest.fixture
 def tf() -> Iterator[Any]:
     """TensorFlow 1's interface, in a graph of its own; nothing is configured at the end."""
-    from tilestep.tensorflow import machine
+    from tilestep.tensorflow.ipu.config import systems
     from tilestep.tensorflow.untyped import v1
 
     with v1.Graph().as_default():
         yield v1
-    machine.configure()
+    systems.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

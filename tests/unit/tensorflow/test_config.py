@@ -8,9 +8,8 @@ import jax
 import pytest
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import machine
 from tilestep.tensorflow.ipu import config as ipu_config
-from tilestep.tensorflow.ipu.config import IPUConfig
+from tilestep.tensorflow.ipu.config import IPUConfig, system
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
@@ -36,11 +35,11 @@ def test_devices_and_plan_options_are_chosen(tf: Any) -> None:
     config.select_ipus = 2
     config.allow_recompute = True
     config.configure_ipu_system()
-    assert machine.system().recompute
-    assert [device.id for device in machine.system().devices] == [2]
-    assert machine.system().plan_options == {"available_memory_proportion": 0.2, "partials_type": "half"}
+    assert system().recompute
+    assert [device.id for device in system().devices] == [2]
+    assert system().plan_options == {"available_memory_proportion": 0.2, "partials_type": "half"}
     ipu_config.reset_ipu_configuration()
-    assert machine.system().devices == (jax.devices()[0],)
+    assert system().devices == (jax.devices()[0],)
 
 
 def test_more_ipus_than_there_are_names_the_way_out() -> None:
@@ -67,6 +66,6 @@ def test_a_key_that_a_program_sets_in_an_option_is_that_configuration_s_alone() 
     one = IPUConfig()
     one.matmuls.poplar_options["availableMemoryProportion"] = "0.2"
     one.configure_ipu_system()
-    assert machine.system().plan_options == {"available_memory_proportion": 0.2}
+    assert system().plan_options == {"available_memory_proportion": 0.2}
     assert IPUConfig().matmuls.poplar_options == {}
     assert IPUConfig().convolutions.poplar_options == {}

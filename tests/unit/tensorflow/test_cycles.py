@@ -13,8 +13,8 @@ import pytest
 
 import tilestep
 from tilestep import train
-from tilestep.tensorflow import machine
 from tilestep.tensorflow.ipu import pipelining_ops, programs
+from tilestep.tensorflow.ipu.config import System, systems
 from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedQueue
 
 RANDOM = np.random.default_rng(0)
@@ -25,7 +25,7 @@ STEPS, MICROBATCHES = 5, 4
 
 def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
     device = jax.devices("ipu")[0]
-    machine.configure(machine.System(devices=(device,)))
+    systems[:] = [System(devices=(device,))]
     infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors((X, Y)).repeat()), IPUOutfeedQueue()
 
     def body(x: Any, y: Any) -> Any:
@@ -64,7 +64,7 @@ def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
 
 def test_a_pipeline_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
     devices = tuple(jax.devices("ipu")[:2])
-    machine.configure(machine.System(devices=tuple(devices)))
+    systems[:] = [System(devices=tuple(devices))]
     infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors(X).repeat()), IPUOutfeedQueue()
 
     def first(x: Any) -> Any:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu.config import IPUConfig
+from tilestep.tensorflow.ipu.config import IPUConfig, systems
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod as Method
 from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.strategy import IPUStrategy
@@ -27,7 +26,7 @@ Y = RANDOM.integers(0, 4, 48)
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
     yield
-    machine.configure()
+    systems.clear()
 
 
 def configure(ipus: int) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tilestep.errors import DatasetError, UnsupportedError
-from tilestep.tensorflow import machine
 from tilestep.tensorflow.ipu import optimizers, programs
-from tilestep.tensorflow.ipu.config import IPUConfig
+from tilestep.tensorflow.ipu.config import IPUConfig, systems
 from tilestep.tensorflow.ipu.ops import cross_replica_sum
 from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedMode, IPUOutfeedQueue
 from tilestep.tensorflow.ipu.strategy import IPUStrategy
@@ -29,7 +28,7 @@ W = RANDOM.normal(size=(5, 3)).astype(np.float32)
 def strategy() -> Iterator[Any]:
     with IPUStrategy().scope() as strategy:
         yield strategy
-    machine.configure()
+    systems.clear()
 
 
 def batches(size: int = 4) -> Any:

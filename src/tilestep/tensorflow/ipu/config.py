@@ -1,4 +1,4 @@
-"""`tensorflow.python.ipu`'s `config` and `utils`: which IPUs a program has, and how it is compiled for them."""
+"""`tensorflow.python.ipu`'s `config` and `utils`: which IPUs a program has, in shards and replicas, and how it is compiled for them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import copy
 import enum
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from tilestep.errors import UnsupportedError
 from tilestep.messages import nearest, shown
-from tilestep.tensorflow import machine
-from tilestep.train import select_devices
+from tilestep.train import Replicas, select_devices
+from tilestep.train.untyped import Device, Pytree, jax
 
 # Values of options that have no effect: emulated IPUs are always there and have their places, `tilestep run --report` writes profiles, and
 # XLA orders a program's operations and rounds to the nearest.
@@ -84,6 +85,66 @@ _SILENT: Final = ("device_connection.", "ipu_model.", "selection_order", "serial
 _PLAN: Final = (("availableMemoryProportion", "available_memory_proportion", float), ("partialsType", "partials_type", str))
 
 
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """The devices, options of all programs' plans, and whether pipelines compute activations again."""
+
+    devices: tuple[Device, ...]
+    plan_options: Mapping[str, Any] = field(default_factory=dict)
+    recompute: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a program runs. Attributes: devices: shards of each replica. replicas: on the first of each; None if there is one."""
+
+    devices: tuple[Device, ...]
+    replicas: Replicas | None
+
+    @property
+    def count(self) -> int:
+        return 1 if self.replicas is None else self.replicas.count
+
+    def placed(self, tree: Pytree) -> Pytree:
+        """A pytree of arrays on the devices. Those that are there stay, also in the host's memory of the device."""
+
+        def moved(leaf: Any) -> Any:
+            is_there = isinstance(leaf, jax.Array) and leaf.devices() == {self.devices[0]}
+            return leaf if is_there else jax.device_put(leaf, self.devices[0])
+
+        return jax.tree.map(moved, tree) if self.replicas is None else self.replicas.place(tree)
+
+
+systems: Final[list[System]] = []  # what all programs have that are made from now on; none: one device
+
+
+def system() -> System:
+    """What is configured; one device if nothing is."""
+    return systems[0] if systems else System(devices=select_devices(1))
+
+
+def offloads(given: bool | None) -> bool:
+    """Whether optimisers' slots are in the host's memory between updates. Args: given: None: where devices have a memory of their own."""
+    return system().devices[0].platform != "cpu" if given is None else given
+
+
+def placement(shards: int) -> Placement:
+    """Where a program runs that has so many shards.
+
+    A replica has as many IPUs as the next power of two. Source: TensorFlow for the IPU, `scopes.ipu_shard` and its tests of pipelines.
+    Raises: UnsupportedError for IPUs that are no multiple of the shards.
+    """
+    devices, each = system().devices, 1 << (shards - 1).bit_length()
+    if len(devices) % each:
+        raise UnsupportedError(
+            f"the program has {shards} shards, for which a replica has {each} IPUs, but {len(devices)} are configured: set "
+            f"auto_select_ipus to a multiple of {each}"
+        )
+    own = tuple(device for index, device in enumerate(devices) if index % each < shards)
+    count = len(devices) // each
+    return Placement(devices=own, replicas=None if count == 1 else Replicas(count, devices=devices[::each]))
+
+
 class _Options:
     """A part of the tree of options. Raises: AttributeError for one that there is not; TypeError for a value of another type."""
 
@@ -128,16 +189,14 @@ class IPUConfig(_Options):
 
         Raises: UnsupportedError for more IPUs than there are; ValueError for both ways of selection, or one that is wrong.
         """
-        options = {name: value for name, value in self._values.items() if value != _DEFAULTS[name]}
-        devices, planned = (
-            _devices(self.auto_select_ipus, self.select_ipus),
-            {**self.matmuls.poplar_options, **self.convolutions.poplar_options},
-        )
+        devices = _devices(self.auto_select_ipus, self.select_ipus)
+        planned = {**self.matmuls.poplar_options, **self.convolutions.poplar_options}
         plan_options = {name: make(planned[key]) for key, name, make in _PLAN if key in planned}
         if self.io_tiles.num_io_tiles:
             plan_options["num_io_tiles"] = self.io_tiles.num_io_tiles
-        machine.configure(machine.System(devices=devices, plan_options=plan_options, recompute=self.allow_recompute))
-        ignored = sorted(name for name in set(options) - _DONE - _PLANNED if not name.startswith(_SILENT))
+        systems[:] = [System(devices=devices, plan_options=plan_options, recompute=self.allow_recompute)]
+        changed = {name for name, value in self._values.items() if value != _DEFAULTS[name]}
+        ignored = sorted(name for name in changed - _DONE - _PLANNED if not name.startswith(_SILENT))
         if ignored:
             warnings.warn(f"options of IPUConfig that have no effect here: {', '.join(ignored)}", UserWarning, stacklevel=2)
 
@@ -159,12 +218,12 @@ def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
 
 
 configure_ipu_system = IPUConfig.configure_ipu_system
-reset_ipu_configuration = machine.configure  # one IPU, as before anything was configured
+reset_ipu_configuration = systems.clear  # one IPU, as before anything was configured
 
 
 def get_ipu_config(session: Any = None) -> list[str]:
     """How many IPUs are configured, as text."""
-    return [str(len(machine.system().devices))]
+    return [str(len(system().devices))]
 
 
 def move_variable_initialization_to_cpu(graph: Any = None) -> None:

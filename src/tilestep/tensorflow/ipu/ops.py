@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.lowering import collective, replica_number
+from tilestep.tensorflow.tracing import collective, replica_number
 from tilestep.tensorflow.untyped import Tensor, tf, v1
 
 gelu = functools.partial(tf.nn.gelu, approximate=True)  # as the original's default
@@ -110,40 +110,39 @@ def layer_norm(inputs: Tensor, channels_axis: int = -1, **options: Any) -> Tenso
     return group_norm(inputs, groups=1, channels_axis=channels_axis, **options)
 
 
-class _Layer:
+def _layer(
+    layer: str,
+    cell: Callable[..., Any],
+    num_units: int,
+    dtype: Any = tf.float32,
+    *,
+    weights_initializer: Any = None,
+    name: str | None = None,
+    **options: Any,
+) -> Callable[..., tuple[Tensor, Any]]:
     """A recurrent layer, whose steps are a loop of the program, with a cell of `tf.nn`.
 
     Args:
         layer, cell: its name in the original, and (units, dtype) -> the cell.
         weights_initializer: of all weights; biases keep the cell's own.
         options: no effect: partials_dtype, options, options_bwd (of the library's vertices), seed (random numbers differ anyway).
+    Returns: a function of (inputs [steps, batch, features], initial_state); None: zeros. It gives outputs [steps, batch, num_units] and the
+        last state.
     Raises: UnsupportedError for another option.
     """
+    if other := [option for option in options if option not in ("partials_dtype", "seed", "options", "options_bwd")]:
+        raise UnsupportedError(f"rnn_ops.{layer} has no {', '.join(other)} here: use tf.nn.dynamic_rnn with a cell that has it")
+    own, scope = tf.as_dtype(dtype), {"default_name": layer.replace("Popnn", "popnn_").lower(), "initializer": weights_initializer}
 
-    def __init__(
-        self,
-        layer: str,
-        cell: Callable[[int, Any], Any],
-        num_units: int,
-        dtype: Any = tf.float32,
-        *,
-        weights_initializer: Any = None,
-        name: str | None = None,
-        **options: Any,
-    ) -> None:
-        if other := [option for option in options if option not in ("partials_dtype", "seed", "options", "options_bwd")]:
-            raise UnsupportedError(f"rnn_ops.{layer} has no {', '.join(other)} here: use tf.nn.dynamic_rnn with a cell that has it")
-        self._cell, self._units, self._dtype = cell, num_units, tf.as_dtype(dtype)
-        self._scope = {"name_or_scope": name, "default_name": layer.replace("Popnn", "popnn_").lower(), "initializer": weights_initializer}
+    def call(inputs: Tensor, initial_state: Any = None, training: bool = True) -> tuple[Tensor, Any]:
+        with warnings.catch_warnings(action="ignore"), v1.variable_scope(name, **scope):
+            made, given = cell(num_units, own), tf.convert_to_tensor(inputs)
+            return v1.nn.dynamic_rnn(made, given, initial_state=initial_state, dtype=own, time_major=True)
 
-    def __call__(self, inputs: Tensor, initial_state: Any = None, training: bool = True) -> tuple[Tensor, Any]:
-        """(outputs [steps, batch, num_units], the last state). Args: inputs: [steps, batch, features]. initial_state: None: zeros."""
-        with warnings.catch_warnings(action="ignore"), v1.variable_scope(**self._scope):
-            cell, inputs = self._cell(self._units, self._dtype), tf.convert_to_tensor(inputs)
-            return v1.nn.dynamic_rnn(cell, inputs, initial_state=initial_state, dtype=self._dtype, time_major=True)
+    return call
 
 
 # Its state is an `LSTMStateTuple` (c, h).
-PopnnLSTM = functools.partial(_Layer, "PopnnLSTM", lambda units, dtype: v1.nn.rnn_cell.LSTMCell(units, forget_bias=0.0, dtype=dtype))
+PopnnLSTM = functools.partial(_layer, "PopnnLSTM", lambda units, dtype: v1.nn.rnn_cell.LSTMCell(units, forget_bias=0.0, dtype=dtype))
 # Its state is the last output.
-PopnnGRU = functools.partial(_Layer, "PopnnGRU", lambda units, dtype: v1.nn.rnn_cell.GRUCell(units, dtype=dtype))
+PopnnGRU = functools.partial(_layer, "PopnnGRU", lambda units, dtype: v1.nn.rnn_cell.GRUCell(units, dtype=dtype))

@@ -5,7 +5,6 @@ Over several steps, an optimiser of TensorFlow becomes one of optax, which `tile
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,11 +14,11 @@ from typing import Any, cast
 import optax
 
 from tilestep.messages import shown
-from tilestep.tensorflow.lowering import Program, combined, lower
-from tilestep.tensorflow.machine import offloads
-from tilestep.tensorflow.tracing import Scope, Traced, current_scope, name_of, trace
+from tilestep.tensorflow.ipu.config import offloads
+from tilestep.tensorflow.jax_private.primitive import Program
+from tilestep.tensorflow.tracing import Scope, Traced, combined, current_scope, lower, name_of, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Tensor, tf, v1
-from tilestep.train import AccumulationState, apply_updates, gradient_accumulation, placed_like
+from tilestep.train import gradient_accumulation
 from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.numbers import whole_number
 from tilestep.train.untyped import Pytree, jax
@@ -48,18 +47,19 @@ class Update:
     """
 
     traced: Traced  # its `apply_gradients` as a function of gradients
+    graph: Graph  # of the body
     gradients: Sequence[Tensor]  # of the body
     names: Sequence[str]  # of the gradients' variables
-    extra: Sequence[Tensor]  # of the body, which the function has captured, such as a learning rate
-    dtypes: Mapping[str, Any]  # of accumulators, by the variables' names
+    extra: Sequence[Tensor]  # of the body: what the function has captured, such as a learning rate
     count: int
-    reduction: Reduction
     offload: bool | None
+    options: Mapping[str, Any]  # further ones of `gradient_accumulation`
 
-    @property
-    def graph(self) -> Graph:
-        """Of the body."""
-        return self.gradients[0].graph
+    def require_multiple(self, steps: int | None) -> None:
+        """Raises: FailedPreconditionError for a loop of other steps. Args: steps: of the loop; None: it is not known how many."""
+        if steps is None or steps % self.count:
+            number = steps or "an unknown number"
+            raise _failed(f"an optimizer accumulates {self.count} steps in a loop of {number}: it must be a multiple")
 
     @property
     def slots(self) -> list[str]:
@@ -69,8 +69,8 @@ class Update:
     @functools.cached_property
     def program(self) -> Program:
         """The function, lowered. Raises: UnsupportedError for what XLA cannot lower."""
-        traced = self.traced
-        return lower(traced.graph, [*traced.arguments, *(inside for _, inside in traced.captured)], [], traced.operations, traced.handles)
+        inputs = [*self.traced.arguments, *(inside for _, inside in self.traced.captured)]
+        return lower(self.traced, inputs, [], self.traced.operations)
 
     def optimizer(self, variables: Arrays) -> optax.GradientTransformationExtraArgs:
         """The optimiser as the runtime takes it. Its state is the slots."""
@@ -85,18 +85,13 @@ class Update:
         return gradient_accumulation(
             optax.GradientTransformationExtraArgs(init, update),  # pyrefly: ignore[bad-argument-type]
             self.count,
-            dtype=lambda path, variable: self.dtypes.get(path, variable.dtype),
-            reduction=self.reduction,
             offload_optimizer_state=offloads(self.offload),
+            **self.options,
         )
 
-    def applied(
-        self, optimizer: Any, gradients: Sequence[Any], extra: Sequence[Any], state: AccumulationState, variables: dict[str, Any]
-    ) -> tuple[AccumulationState, dict[str, Any]]:
-        """(new state, new variables) of a step."""
-        params = {name: variables[name] for name in self.names}
-        changed, state = optimizer.update(dict(zip(self.names, gradients, strict=True)), state, params, extra=extra)
-        return state, {**variables, **apply_updates(params, changed)}
+
+def _failed(why: str) -> Exception:
+    return tf.errors.FailedPreconditionError(None, None, why)
 
 
 def changes(program: Program, values: Sequence[Any], params: Arrays, slots: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -104,11 +99,6 @@ def changes(program: Program, values: Sequence[Any], params: Arrays, slots: Arra
     _, new = program(values, {**slots, **params})
     changed = {name: new[name].astype(old.dtype) - old for name, old in params.items()}
     return changed, {name: new[name].astype(old.dtype) if name in new else old for name, old in slots.items()}
-
-
-def with_slots(state: AccumulationState, slots: Arrays) -> AccumulationState:
-    """The state with these slots, each in the memory where it is there."""
-    return dataclasses.replace(state, inner=placed_like({name: slots[name] for name in state.inner}, state.inner))
 
 
 class _Wrapping(v1.train.Optimizer):
@@ -178,37 +168,31 @@ class GradientAccumulationOptimizerV2(_Wrapping):
         self._reduction = reduction_of(reduction_method)
 
     def apply_gradients(self, grads_and_vars: GradientsAndVariables, global_step: Any = None, name: str | None = None) -> Operation:
-        """Raises: FailedPreconditionError outside of `loops.repeat`, or if its steps are no multiple of the count."""
+        """Raises: FailedPreconditionError outside of `loops.repeat`, whose steps are a multiple of the count."""
         scope = current_scope()
-        steps = None if scope is None else scope.accumulates
-        if scope is None or steps is None or steps % self._count:
-            raise tf.errors.FailedPreconditionError(
-                None,
-                None,
-                f"{type(self).__name__} with {self._count} mini batches works in loops.repeat whose number of steps is a multiple of that"
-                + ("" if steps is None else f", but it has {steps}")
-                + "; a pipeline accumulates by itself, so give it the optimizer alone",
-            )
+        if scope is None or not scope.accumulates:
+            name = type(self).__name__
+            raise _failed(f"{name} works in loops.repeat; a pipeline accumulates by itself, so give it the optimizer alone")
         pairs = [pair for pair in grads_and_vars if pair[0] is not None]
         gradients, variables = [tf.convert_to_tensor(gradient) for gradient, _ in pairs], [variable for _, variable in pairs]
-        dtypes = [accumulator_dtype(self._dtype, variable) for variable in variables]
+        names = [name_of(variable.handle, scope) for variable in variables]
+        dtypes = {name: accumulator_dtype(self._dtype, variable) for name, variable in zip(names, variables, strict=True)}
 
         def apply(*accumulated: Tensor) -> Operation:
             return super(GradientAccumulationOptimizerV2, self).apply_gradients(list(zip(accumulated, variables, strict=True)), global_step)
 
-        specs = [tf.TensorSpec(gradient.shape, dtype) for gradient, dtype in zip(gradients, dtypes, strict=True)]
-        traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
-        names = [name_of(variable.handle, scope) for variable in variables]
+        specs = [tf.TensorSpec(gradient.shape, dtype) for gradient, dtype in zip(gradients, dtypes.values(), strict=True)]
+        traced = trace(f"{type(self).__name__}_update", apply, specs, scope=Scope(compilation=scope.compilation, variables=scope.variables))
         scope.updates.append(
             Update(
                 traced=traced,
+                graph=gradients[0].graph,
                 gradients=gradients,
                 names=names,
-                extra=[outside for outside, _ in traced.captured if getattr(outside, "graph", None) is gradients[0].graph],
+                extra=[tf.identity(outside) for outside, _ in traced.captured],  # what is around the body becomes its own
                 count=self._count,
-                reduction=self._reduction,
                 offload=self._offload,
-                dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
+                options={"reduction": self._reduction, "dtype": lambda path, _: dtypes[path].as_numpy_dtype},
             )
         )
         return tf.no_op(name=name or "accumulate")

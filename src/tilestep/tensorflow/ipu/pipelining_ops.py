@@ -101,17 +101,20 @@ def pipeline(
         outfeed_queue.will_get(shown[0] if len(shown) == 1 else shown, shown)
     indices = tf.nest.flatten(device_mapping or [])
     options: dict[str, Any] = {
+        "gradient_accumulation_count": whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1),
         "pipeline_schedule": PipelineSchedule(pipeline_schedule or 0).name.lower(),
         "device_mapping": None if device_mapping is None else list(device_mapping),
         "accumulate_outfeed": accumulate_outfeed,
         "accumulate_outfeed_dtype": None if accumulate_outfeed_dtype is None else tf.as_dtype(accumulate_outfeed_dtype).as_numpy_dtype,
         "outfeed_mask": None if outfeed_mask is None else list(outfeed_mask),
         "offload_activations": bool(offload_activations),
+        "recompute": None if recomputation_mode is None else "full",
     }
     if optimizer is not None:
         options |= {
             "reduction": reduction_of(reduction_method),
             "outfeed_loss": outfeed_loss,
+            "offload_optimizer_state": offload_weight_update_variables,
             "shard_optimizer_state": replicated_optimizer_state_sharding,
             "gradient_accumulation_dtype": lambda path, variable: chosen.get(path, variable.dtype),
         }
@@ -121,11 +124,8 @@ def pipeline(
         optimizer=optimizer,
         infeed=infeed_queue,
         outfeed=outfeed_queue,
-        count=whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1),
         repeat_count=whole_number("repeat_count", repeat_count, least=1),
         shards=max(indices) + 1 if indices else sum(map(len, levels)),
-        recompute=recomputation_mode is not None,
-        offload=offload_weight_update_variables,
         options=options,
     )
     compilation.append(made)
@@ -141,13 +141,13 @@ def _traced(stages: Sequence[Any], arguments: list[Any], infeed: Any, compilatio
     levels: Levels = []
     for given in stages:
         functions = list(given) if isinstance(given, list | tuple) else [given]
-        scope = [Scope(compilation=compilation, is_body=True) for _ in functions]
         traced = []
-        for each, own in zip(functions, scope, strict=True):
+        for each in functions:
             function, specs = fed(each, infeed, len(arguments))
-            traced.append(trace(node_name(each), function, [*arguments, *specs], scope=own))
+            scope = Scope(compilation=compilation, is_body=True)
+            traced.append(trace(node_name(each), function, [*arguments, *specs], scope=scope))
         levels.append(traced)
-        if any(each.sent for each in scope):
+        if any(each.scope.sent for each in traced):
             raise UnsupportedError(
                 f"stage {node_name(functions[0])} calls IPUOutfeedQueue.enqueue(): return the values from the last stage, which pipeline() "
                 "sends to its outfeed_queue"

@@ -85,7 +85,7 @@ def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infe
         compilation = require_compilation(name)
         _require_arguments(name, body, carried, infeed)
         function, specs = fed(body, infeed, len(carried))
-        scope = Scope(compilation=compilation, is_body=True, accumulates=steps if condition is None else None)
+        scope = Scope(compilation=compilation, is_body=True, accumulates=condition is None)
         traced = trace(node_name(body), function, [*carried, *specs], scope=scope)
         _require_results(name, traced, carried)
         test = None
@@ -98,16 +98,14 @@ def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infe
 
 def _require_arguments(name: str, body: Callable[..., Any], carried: Sequence[Tensor], infeed: Any) -> None:
     elements, keywords = ([], {}) if infeed is None else as_arguments(infeed.spec)
-    try:
-        inspect.signature(body).bind(*carried, *elements, **keywords)
-    except ValueError:  # it says itself what it takes
-        return
-    except TypeError as error:
-        more = f" and by name {', '.join(keywords)}" if keywords else ""
-        raise TypeError(
-            f"{name}: body {node_name(body)} cannot take the {len(carried) + len(elements)} arguments of a step{more} (carried tensors, "
-            f"then the infeed's): {error}"
-        ) from None
+    with contextlib.suppress(ValueError):  # of a body that does not say what it takes
+        try:
+            inspect.signature(body).bind(*carried, *elements, **keywords)
+        except TypeError as error:
+            raise TypeError(
+                f"{name}: body {node_name(body)} cannot take the {len(carried) + len(elements) + len(keywords)} arguments of a step "
+                f"(carried tensors, then the infeed's): {error}"
+            ) from None
 
 
 def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> None:

@@ -176,8 +176,7 @@ class IPUOutfeedQueue:
         self.structure: Structure = None
         self.specs: list[Any] = []  # of what is sent, once it is known
         self.replicas: int | None = None  # of the program that sends, once it has devices
-        self.sources: list[Callable[[bool], None]] = []  # each appends to `waiting` what it has for this queue
-        self.waiting: list[list[Any]] = []  # arrays [steps, ...] of such
+        self.sources: list[Callable[[bool], None]] = []  # each puts what it has for this queue into it
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
 
     @property
@@ -234,10 +233,7 @@ class IPUOutfeedQueue:
     def _taken(self, wait: bool) -> list[Any]:
         for source in self.sources:
             source(wait)
-        parts, self.waiting = self.waiting, []
-        values: Any = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else self.queue.dequeue(wait)
-        if parts and not self._all:
-            values = [each[-1] for each in values]
+        values = self.queue.dequeue(wait)
         if values is None:
             extra = (0,) if self.replicas in (None, 1) else (0, self.replicas)
             return [np.zeros((*extra, *spec.shape), spec.dtype.as_numpy_dtype) for spec in self.specs]
@@ -248,18 +244,15 @@ class IPUOutfeedQueue:
         return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(jax.tree.leaves(values), dtypes, strict=True)]
 
 
-def divided(queues: Sequence[tuple[IPUOutfeedQueue, int]]) -> OutfeedQueue:
-    """The runtime's queue of a body that sends to several: each gets its own of what is taken out. Args: queues: and arrays of each."""
-    common, lock = OutfeedQueue(), threading.Lock()
+def common(queues: Sequence[IPUOutfeedQueue]) -> OutfeedQueue:
+    """The runtime's queue of a body that sends to several at once, as a tuple: each gets its own of what is taken out."""
+    made, lock = OutfeedQueue(), threading.Lock()
 
     def divide(wait: bool) -> None:
         with lock:
-            leaves = jax.tree.leaves(common.dequeue(wait))
-            for queue, count in queues:
-                own, leaves = leaves[:count], leaves[count:]
-                if own and len(own[0]):
-                    queue.waiting.append(own)
+            for queue, values in zip(queues, made.dequeue(wait) or (), strict=False):
+                queue.queue.deliver(values, len(values[0]))
 
-    for queue, _ in queues:
+    for queue in queues:
         queue.sources.append(divide)
-    return common
+    return made

@@ -33,24 +33,33 @@ Line = tuple[str, int]  # file, line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Lowered:
-    """A program in StableHLO, which is called as a JAX function."""
+class Program:
+    """A part of a TensorFlow graph in StableHLO, as a JAX function of tensors and variables."""
 
     module: bytes  # its bytecode, whose function "main" is the program
     operands: Sequence[Spec]  # with the dtypes inside of it, which may have 64 bits
     results: Sequence[Spec]
-    aliases: Mapping[int, int]  # index of a result -> index of the operand of which it is the new value
-    markers: Sequence[tuple[str, Sequence[Spec]]]  # (target, operands) of those in it, in the order of the module
+    markers: Sequence[tuple[Handler, Sequence[Spec]]]  # (its code, operands) of those in it, in the order of the module
+    variables: Sequence[str]  # names of those that it takes, in the order of its further operands
+    written: Mapping[str, int]  # name of each variable that it changes -> index of the result with the new value
+    num_outputs: int  # results that are no variables
 
-    def __call__(self, operands: Sequence[Any], handler: Callable[[str], Handler]) -> list[Any]:
-        """The results, with the dtypes that JAX has for them. Args: handler: what a marker is, by its target."""
+    def __call__(self, values: Sequence[Any], variables: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """(outputs, the new values of variables that it changes), with the dtypes that JAX has for them.
+
+        Args: values: its inputs. variables: by their names; it may have more.
+        """
+        operands = [*values, *(variables[name] for name in self.variables)]
         given = [jnp.asarray(operand, spec.dtype) for operand, spec in zip(operands, map(_outside, self.operands), strict=True)]
-        handled = tuple(jax.make_jaxpr(handler(target))(*specs) for target, specs in self.markers)
-        return list(_program_p.bind(*given, program=self, handled=handled))
+        handled = tuple(jax.make_jaxpr(handler)(*specs) for handler, specs in self.markers)
+        results = _program_p.bind(*given, program=self, handled=handled)
+        return list(results[: self.num_outputs]), {name: results[index] for name, index in self.written.items()}
 
 
-def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
-    """A serialised HLO module as StableHLO. Args: line_of: the line that made a node, by the node's name; None for what is no node."""
+def from_hlo(
+    hlo: bytes, line_of: Callable[[str], Line | None], handler_of: Callable[[str], Handler], variables: Sequence[str], num_outputs: int
+) -> Program:
+    """A serialised HLO module as a program. Args: line_of: the line that made a node, by its name. handler_of: a marker's code."""
     with _mlir.make_ir_context():
         module = _ir.Module.parse(_xla.mlir.hlo_to_stablehlo(hlo))
         for operation in list(_operations(module.operation)):
@@ -60,16 +69,20 @@ def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
             else:
                 operation.location = _with_line(operation.location, line_of)
         main = _ir.SymbolTable(module.operation)["main"]
-        return Lowered(
+        first = len(main.type.inputs) - len(variables)
+        return Program(
             module=_mlir.module_to_bytecode(module),
             operands=list(map(_spec, main.type.inputs)),
             results=list(map(_spec, main.type.results)),
-            aliases=dict(_aliases(module)),
-            markers=[(_target(call), _operands(call)) for call in _marker_calls(module.operation)],
+            markers=[(handler_of(_target(call)), _operands(call)) for call in _marker_calls(module.operation)],
+            variables=variables,
+            written={variables[operand - first]: result for result, operand in _aliases(module) if operand >= first},
+            num_outputs=num_outputs,
         )
 
 
 def _aliases(module: Any) -> Iterator[tuple[int, int]]:
+    """(index of a result, index of the operand of which it is the new value)."""
     attributes = module.operation.attributes
     if _ALIASES in attributes:
         for alias in map(_ir.DictAttr, _ir.ArrayAttr(attributes[_ALIASES])):
@@ -130,11 +143,11 @@ _program_p.multiple_results = True
 
 
 @_program_p.def_abstract_eval
-def _results(*operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Spec]:
+def _results(*operands: Any, program: Program, handled: tuple[Any, ...]) -> list[Spec]:
     return list(map(_outside, program.results))
 
 
-def _lower(ctx: Any, *operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Any]:
+def _lower(ctx: Any, *operands: Any, program: Program, handled: tuple[Any, ...]) -> list[Any]:
     body = ctx.module_context.module.body
     before = {str(each.operation.attributes["sym_name"]) for each in body.operations}
     part = _ir.Module.parse(program.module)

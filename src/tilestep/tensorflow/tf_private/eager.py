@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, final
 
@@ -91,7 +91,12 @@ class IteratorFeed:
             self.close()
         if self._queue is None:
             this = weakref.ref(self)
-            self._queue = InfeedQueue(lambda: _elements(this), prefetch_depth=_DEPTH, replicas=wanted, copy=False)
+
+            def next_arrays() -> tuple[Any, ...] | None:
+                feed = this()  # the queue's thread keeps the feed alive in no pause, so that it ends with it
+                return None if feed is None else feed.next_arrays()
+
+            self._queue = InfeedQueue(lambda: iter(next_arrays, None), prefetch_depth=_DEPTH, replicas=wanted, copy=False)
         return self._queue
 
     def next_arrays(self) -> tuple[Any, ...] | None:
@@ -121,13 +126,6 @@ class IteratorFeed:
             for iterator, element in zip(reversed(self.iterators), reversed(self._ahead.pop()), strict=True):
                 _left.setdefault(iterator(), deque()).appendleft(element)
         self._used = 0
-
-
-def _elements(this: weakref.ref[IteratorFeed]) -> Iterator[Any]:
-    """Keeps the feed alive in no pause, so that its thread ends with it."""
-    while (feed := this()) is not None and (element := feed.next_arrays()) is not None:
-        del feed
-        yield element
 
 
 _feeds: Final[weakref.WeakKeyDictionary[Any, IteratorFeed]] = weakref.WeakKeyDictionary()

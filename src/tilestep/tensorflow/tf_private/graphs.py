@@ -13,7 +13,6 @@ from tilestep.tensorflow.untyped import Graph, Operation, Tensor, TensorSpec, tf
 _func_graph: Final[Any] = import_module("tensorflow.python.framework.func_graph")
 _context: Final[Any] = import_module("tensorflow.python.eager.context")
 _ops: Final[Any] = import_module("tensorflow.python.framework.ops")
-_lift: Final[Any] = import_module("tensorflow.python.eager.lift_to_graph")
 _xla_ops: Final[Any] = import_module("tensorflow.compiler.tf2xla.ops.gen_xla_ops")
 _handle_data: Final[Any] = import_module("tensorflow.python.ops.handle_data_util")
 FuncGraph: Final[Any] = _func_graph.FuncGraph  # the graph of a function, below the current one: its variables are the latter's
@@ -59,8 +58,8 @@ def resource_variables() -> Iterator[None]:
         arguments["use_resource"] = True
         initial = arguments.get("initial_value")
         if isinstance(initial, tf.Tensor) and isinstance(getattr(initial, "graph", None), FuncGraph):
-            graph = outermost(initial.graph)
-            arguments["initial_value"] = _lift.lift_to_graph([initial], graph)[initial]
+            with outermost(initial.graph).as_default():
+                (arguments["initial_value"],) = _copied(initial.graph, [initial], [], [])
         return make(**arguments)
 
     with tf.variable_creator_scope(create):
@@ -218,13 +217,13 @@ def hlo(
 ) -> tuple[bytes, list[str]]:
     """(an HLO module of a part of a graph, whose parameters are the inputs, then variables; the names of these).
 
-    Args: as of `lowering.lower`. Raises: tf.errors.OpError, ValueError for what XLA cannot lower.
+    Args: as of `tracing.lower`. Raises: tf.errors.OpError, ValueError for what XLA cannot lower.
     """
     controls = [each for each in controls if each not in skip]
     nodes = ancestors(outputs, controls, [*inputs, *handles.values()], skip)
     used = {id(each) for node in nodes for each in node.inputs}
     needed = {name: handle for name, handle in handles.items() if id(handle) in used}
-    with _context.eager_mode():
+    with tf.Graph().as_default(), _context.eager_mode():  # nothing of the function that is being traced, such as its scopes
         kinds = [variable_spec(handle) for handle in needed.values()]
         variables = [tf.Variable(tf.zeros(spec.shape, spec.dtype), trainable=False) for spec in kinds]
 

@@ -18,14 +18,13 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from tilestep.errors import DatasetError, UnsupportedError
-from tilestep.tensorflow import machine
-from tilestep.tensorflow.functions import Function
+from tilestep.tensorflow.compilation import Function
+from tilestep.tensorflow.ipu.config import placement
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationOptimizerV2
 from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
-from tilestep.tensorflow.lowering import combined
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tf_private.eager import element_specs
-from tilestep.tensorflow.tracing import current_scope
+from tilestep.tensorflow.tracing import combined, current_scope
 from tilestep.tensorflow.untyped import Structure, tf
 from tilestep.train.numbers import whole_number
 
@@ -150,7 +149,7 @@ def _function(model: Any, mode: str) -> Callable[[Any], Structure]:
 
     def execute(iterator: Any) -> Structure:
         steps = 1 if model._steps_per_execution is None else int(model._steps_per_execution.numpy())
-        replicas = machine.placement(1).count
+        replicas = placement(1).count
         each = replicas * (accumulation.count if mode == "train" else 1)
         if steps % each:
             raise RuntimeError(

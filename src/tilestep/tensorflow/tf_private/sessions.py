@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def watch(using: Callable[[Session, Any], None]) -> None:
     @functools.wraps(_run)
     def run(self: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         using(self, fetches)
-        around, _here.session = _here.session, self
+        around, _here.session = getattr(_here, "session", None), self
         if self.graph in _numbers:
             _sessions[id(self)] = self
             feed_dict = {**(feed_dict or {}), _numbers[self.graph]: id(self)}
@@ -62,20 +62,11 @@ def watch(using: Callable[[Session, Any], None]) -> None:
     _client.BaseSession.run = run
 
 
-@final
-class _Here(threading.local):
-    session: Session = None  # that a thread runs
-
-
-_here: Final = _Here()
+_here: Final[Any] = threading.local()  # `session`: that a thread runs
 _order: Final = threading.Lock()  # held while a function runs
 _numbers: Final[weakref.WeakKeyDictionary[Graph, Tensor]] = weakref.WeakKeyDictionary()  # says to nodes of ours which session runs them
 _sessions: Final[weakref.WeakValueDictionary[int, Session]] = weakref.WeakValueDictionary()  # by that number
-
-
-@functools.cache
-def _worker() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilestep_tensorflow")
+_WORKER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilestep_tensorflow")  # for TensorFlow's own threads
 
 
 def node(
@@ -99,9 +90,9 @@ def node(
         try:
             if beside and _order.locked():
                 return function(session, *arguments)
-            if _here.session is session:
+            if getattr(_here, "session", None) is session:
                 return in_order(session, *arguments)
-            return _worker().submit(in_order, session, *arguments).result()
+            return _WORKER.submit(in_order, session, *arguments).result()
         except BaseException as error:
             _failures[id(session)] = error
             raise
