@@ -179,6 +179,12 @@ def test_recurrent_layers_compute_what_the_cells_of_tensorflow_compute(tf: Any, 
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:`tf.nn.rnn_cell")
+def test_recurrent_layers_with_an_empty_name_have_weights_of_their_own(tf: Any) -> None:
+    programs.compile(lambda x: ops.PopnnLSTM(4, name="")(ops.PopnnLSTM(4, name="")(x)[0])[0], [tf.zeros((5, 2, 4))])
+    assert [each.name.partition("/")[0] for each in tf.trainable_variables()] == ["popnn_lstm"] * 2 + ["popnn_lstm_1"] * 2
+
+
 def test_an_option_of_a_recurrent_layer_that_would_change_values_is_refused_by_name() -> None:
     ops.PopnnLSTM(3, partials_dtype="half", seed=1)
     with pytest.raises(UnsupportedError, match=r"rnn_ops\.PopnnGRU has no activation here: use tf\.nn\.dynamic_rnn"):

@@ -135,7 +135,7 @@ def _layer(
     own, scope = tf.as_dtype(dtype), {"default_name": layer.replace("Popnn", "popnn_").lower(), "initializer": weights_initializer}
 
     def call(inputs: Tensor, initial_state: Any = None, training: bool = True) -> tuple[Tensor, Any]:
-        with warnings.catch_warnings(action="ignore"), v1.variable_scope(name, **scope):
+        with warnings.catch_warnings(action="ignore"), v1.variable_scope(name or None, **scope):
             made, given = cell(num_units, own), tf.convert_to_tensor(inputs)
             return v1.nn.dynamic_rnn(made, given, initial_state=initial_state, dtype=own, time_major=True)
 
