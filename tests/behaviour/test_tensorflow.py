@@ -100,3 +100,27 @@ def test_replicas_accumulate_on_emulated_ipus_while_another_thread_reads(tmp_pat
     out, err = run(tmp_path, ACCUMULATED, "--tensorflow=1")
     assert out == "256 True True\n"
     assert "256 steps" in err or "256 ran" in err
+
+
+EXECUTIONS = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import ipu
+
+x = np.linspace(-1, 1, 2048, dtype=np.float32)[:, None]
+with ipu.ipu_strategy.IPUStrategy().scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(16, "tanh", input_shape=(1,)), tf.keras.layers.Dense(1)])
+    model.compile(tf.keras.optimizers.Adam(0.05), "mse", steps_per_execution={steps})
+    model.fit(x, 3 * x + 1, epochs=2, batch_size=16, verbose=0)
+"""
+
+
+def test_keras_executions_of_one_step_are_told_to_do_more_and_those_of_many_are_not(tmp_path: Path) -> None:
+    few, many = (" ".join(run(tmp_path, EXECUTIONS.format(steps=steps), "--tensorflow=2")[1].split()) for steps in (1, 64))
+    told = re.search(
+        r"do \d+ steps of jit_repeat_sequential_train in each call \(a larger steps_per_execution .*? of all \d+ %, ([\d.]+) ms", few
+    )
+    assert told is not None
+    assert "steps_per_execution" not in many
+    took = [float(re.findall(r"([\d.]+) ms emulated", said)[0]) for said in (few, many)]
+    assert float(told[1]) == pytest.approx(took[0] - took[1], rel=0.1)  # what it is told is what it saves

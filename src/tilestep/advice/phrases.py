@@ -15,6 +15,7 @@ CPU_DEFAULT: Final = "jax.default_device(jax.devices('cpu')[0])"  # its results 
 
 LOOP: Final = "lax.scan"
 ENDING_LOOP: Final = "lax.while_loop, which tests when to end"
+MORE_STEPS: Final = "a larger n of repeat"
 STAGE: Final = "jit_stage"  # JAX's program that copies an array of the host
 STAGE_MAKERS: Final = "jnp.asarray and jnp.array of an array of the host"
 _MOST_LINES: Final = 20  # in a text; the JSON has all

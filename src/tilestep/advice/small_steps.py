@@ -15,7 +15,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.limits import PRODUCTS, longest_program, superstep_cycles
 from tilestep.advice.lines import line_of
-from tilestep.advice.phrases import ENDING_LOOP, LOOP, chunks_of, group_text, is_loop, times_text
+from tilestep.advice.phrases import ENDING_LOOP, LOOP, MORE_STEPS, chunks_of, group_text, is_loop, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.set_up import are_parts, steady_state
 from tilestep.advice.source_lines import constants, tested_at
@@ -211,7 +211,9 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     """The user's program with most short calls behind each other. One that streams much, or an IPU that waits, is told elsewhere."""
     if evidence is None or figures.idle_cycles * 2 > figures.emulated_cycles:
         return
-    known = [p for p in figures.programs if p.origin == "user" and p.runs >= _LEAST_RUNS and p.key in evidence.programs]
+    known = [
+        p for p in figures.programs if (p.origin == "user" or _is_one_step(p)) and p.runs >= _LEAST_RUNS and p.key in evidence.programs
+    ]
     profile = max(known, key=lambda p: p.runs, default=None)
     streamed = longest_streaming(figures, evidence, "user")
     if profile is None or (streamed is not None and streamed[0].key == profile.key):
@@ -230,22 +232,37 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     times = min(_times(figures, profile, program, fresh), _most_behind_each_other(figures, evidence, profile))
     if times < 2:
         return
-    label = figures.label(profile.key)
+    label, loops = figures.label(profile.key), _is_one_step(profile)
+    way_of = f"with {MORE_STEPS}" if loops else "with a loop on the IPU (lax.scan, or repeat of tilestep.train)"
     each, own = time_text(evidence.seconds(turn)), time_text(evidence.seconds(work))
     text = (
         f"{label} ran {times_text(profile.runs)}. From one run to the next it takes {each}, of which it works for {own}; the rest is each "
-        "call's own, such as its transfers: do several in one call, with a loop on the IPU (lax.scan, or repeat of tilestep.train)."
+        f"call's own, such as its transfers: do several {'steps ' * loops}in one call, {way_of}."
     )
     loop = in_loops(profile.key, times, evidence.machine, fresh=fresh, states=set(states.values()))
     tested = any(map(tested_at, evidence.host_lines.pauses))
     edit = f"loop over {times} calls of {label} on the IPU ({ENDING_LOOP if tested else LOOP})"
-    if tested:
+    if loops:  # which give the last step's results
+        edit, loop = f"do {times} steps of {label} in each call ({MORE_STEPS})", in_turn(_by_itself(profile.key), loop)
+    elif tested:
         loop = in_turn(read_at_the_end, loop)
     elif _is_watched(evidence, profile.key):
         edit, loop = f"{edit}, and read results after it", in_turn(read_at_the_end, loop)
     way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True)
     finding = Finding(kind="calls", text=text, line=evidence.line_of_call(profile.key))
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _is_one_step(profile: ProgramProfile) -> bool:
+    """Whether each call is a step of a loop of this package."""
+    return bool(profile.group) and is_loop(profile.group) and chunks_of(profile.group) == (1, 0)
+
+
+def _by_itself(key: int) -> Change:
+    """The edit after which calls of a loop's program are those of no program group, so that one may do the work of several."""
+    return lambda script: replace(
+        script, calls=[call._replace(group=None) if isinstance(call, Dispatch) and call.key == key else call for call in script.calls]
+    )
 
 
 def _of_bytes(evidence: Evidence, profile: ProgramProfile) -> int:

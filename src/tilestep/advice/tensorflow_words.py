@@ -20,6 +20,7 @@ WORDS: Final = (
     (r"jax\.lax\.scan over layers", "tf.while_loop over layers"),
     (r"lax\.scan", _LOOP),
     (r"lax\.while_loop", "loops.while_loop"),
+    (r"a larger n of repeat", "a larger steps_per_execution of Keras or n of loops.repeat, or a loop over tf.range"),
     (r" \S+ \(\S+\) runs \S+ % of them outside of jit: jax\.jit\(\S+\)\.", ""),
     (r"\(jax\.device_put\), return (it|them) unchanged and donate \1", "(as a constant or a variable)"),
     (r"jax\.device_put", "as a constant or a variable"),

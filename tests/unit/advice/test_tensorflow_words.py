@@ -36,6 +36,10 @@ def said(edit: str, text: str = "") -> tuple[str, str]:
         ("keep the state on the IPUs (offload_optimizer_state=False)", "the IPUs (offload_weight_update_variables=False)"),
         ("keep carry[3][0].inner['Adam/m/w:0'] on the IPU", "keep Adam/m/w on the IPU (offload_weight_update_variables=False)"),
         ("send elements[1] as float16", "send item 1 of the dataset's elements as float16"),
+        (
+            "do 86 steps of jit_f in each call (a larger n of repeat)",
+            "(a larger steps_per_execution of Keras or n of loops.repeat, or a loop over tf.range)",
+        ),
         ("use 1,024 microbatches in place of 64 in pipeline 1", "set gradient_accumulation_count to 1,024 in place of 64 in pipeline 1"),
         ("if run got results of jit_step once, after its last run", "session.run fetched results of jit_step once, after its last run"),
         ("use pipeline_schedule='grouped' in pipeline 1", "use PipelineSchedule.Grouped in pipeline 1"),
