@@ -88,7 +88,7 @@ class Running:
         said = self.output.read()
         self.output.close()
         result = "over time" if not done else "ran" if os.waitstatus_to_exitcode(status) == 0 else "failed"
-        why = {} if result == "ran" else {"why": reason(said)}
+        why = {} if result == "ran" else {"why": reason(said) if done else f"stopped after {seconds:.0f} s"}
         idle = {"nothing_on_ipu": True} if result == "ran" and "tilestep: nothing ran on" in said else {}
         return {**about(self.row), "result": result, "wall_s": round(wall_s, 1), **why, **idle, "output": said}
 
