@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
@@ -47,6 +47,19 @@ _COPIES: Final = "copies of arrays of the host"
 _ONE_PROGRAM: Final = "arrays in place of static arguments, one dtype, one jit"
 
 
+class _Part(NamedTuple):
+    """Programs that one edit spares."""
+
+    units: list[LoadedUnit]
+    what: str
+    users: Sequence[LoadedUnit] = ()  # functions with which they take turns
+
+    @property
+    def cycles(self) -> int:
+        """Of their loads."""
+        return sum(unit.cycles for unit in self.units)
+
+
 def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """Of the busiest IPU, and of others on which programs evict each other, because the others may wait for them."""
     saving = figures.cycles_by_kind.get("save", 0)
@@ -68,23 +81,23 @@ def _elsewhere(figures: Figures, evidence: Evidence, loading: Loading, told: Abs
     share = share_text(loading.load_cycles + loading.save_cycles, figures.emulated_cycles)
     head = f"{count_text(total, 'program load')} {saved}on IPU {loading.ipu} took {share} of emulated time, though it is not the busiest"
     again = [unit for unit in units if unit.loads > 1 and told.isdisjoint(unit.keys)]
-    for part, what in _parts(figures, again, evidence):
-        text, shares, ways = _said(figures, part, what, evidence)
-        count = sum(unit.loads for unit in part)
-        of = f", all of {what}" if count == total else f"; {count:,} of them are of {what}"
-        yield replace(_proposal(f"{head}{of}: {text}", part, shares, ways, evidence), only_with_gain=True)
+    for part in _parts(figures, again, evidence):
+        text, shares, ways = _said(figures, part, evidence)
+        count = sum(unit.loads for unit in part.units)
+        of = f", all of {part.what}" if count == total else f"; {count:,} of them are of {part.what}"
+        yield replace(_proposal(f"{head}{of}: {text}", part.units, shares, ways, evidence), only_with_gain=True)
 
 
 def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving: int) -> Iterator[Proposal]:
     """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     units = loaded(figures, figures.loaded_on_busiest)
-    parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
-    most = max((cycles for _, _, cycles in parts), default=0)
-    if any(what == _TURNING or (what == _SINGLE and (cycles == most or _may_go(figures, part, evidence))) for part, what, cycles in parts):
+    parts = list(_parts(figures, units, evidence))
+    most = max((part.cycles for part in parts), default=0)
+    if any(part.users or (part.what == _SINGLE and (part.cycles == most or _may_go(figures, part.units, evidence))) for part in parts):
         parts = [  # without a function that is loaded again because they evict it
-            each
-            for each in parts
-            if each[1] != _JITTED or sum(unit.loads > 1 for unit in each[0]) != 1 or _ways(figures, each[0], evidence)
+            part
+            for part in parts
+            if part.what != _JITTED or sum(unit.loads > 1 for unit in part.units) != 1 or _ways(figures, part.units, evidence)
         ]
     total = sum(unit.loads for unit in units)
     if units and not total:
@@ -96,18 +109,22 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
         return
     saved = "and the values saved for them " if saving else ""
     head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
-    for part, what, cycles in sorted(parts, key=lambda part: -part[2]):
-        count = sum(unit.loads for unit in part)
+    for part in sorted(parts, key=lambda part: -part.cycles):
+        what, count = part.what, sum(unit.loads for unit in part.units)
         are = "is" if count == 1 else "are"
-        text, shares, ways = _said(figures, part, what, evidence)
+        text, shares, ways = _said(figures, part, evidence)
         if count == total:
-            yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
-        elif cycles == most:
-            yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
+            text = f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}"
+        elif part.cycles == most:
+            text = f"{head}; {count:,} of them {are} of {what}: {text}"
         elif ways or (
-            cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count)
+            part.cycles > LOADS_DOMINATE * figures.emulated_cycles
+            and (what != _JITTED or len({unit.function for unit in part.units}) < count)
         ):
-            yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
+            text = f"{count:,} of the {total:,} program loads {are} of {what}: {text}"
+        else:
+            continue
+        yield _proposal(text, part.units, shares, ways, evidence)
 
 
 def _may_go(figures: Figures, single: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:
@@ -115,27 +132,27 @@ def _may_go(figures: Figures, single: Sequence[LoadedUnit], evidence: Evidence |
     return evidence is not None and any(CPU_DEFAULT in way.edit for way in single_ways(figures, single, (), evidence))
 
 
-def _parts(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> Iterator[tuple[list[LoadedUnit], str]]:
-    """Programs that one edit spares, and what they are."""
+def _parts(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> Iterator[_Part]:
     copies = staged(figures, units, evidence)
     single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
-    turning, _ = taking_turns(figures, single, evidence)
+    turning, users = taking_turns(figures, single, evidence)
     once = [unit for unit in single if unit not in turning]
     others = [unit for unit in units if unit.origin != "jax"]
-    yield from ((part, what) for part, what in ((turning, _TURNING), (once, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
+    parts = _Part(turning, _TURNING, users), _Part(once, _SINGLE), _Part(others, _JITTED), _Part(copies, _COPIES)
+    yield from (part for part in parts if part.units)
 
 
-def _said(figures: Figures, part: list[LoadedUnit], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
+def _said(figures: Figures, part: _Part, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
     """What a sentence goes on with about a part, the lines that make it with their shares, and the edits."""
-    if what == _JITTED:
-        return _switching(figures, part, evidence), (), _ways(figures, part, evidence)
-    shares = shares_of(part, evidence)
-    if what == _COPIES:
-        return staged_text(part, shares), shares, staged_ways(part)
-    _, users = taking_turns(figures, part, evidence) if what == _TURNING else ([], [])
-    ways = single_ways(figures, part, users, evidence) if evidence else ()
-    on_cpu = evidence is None or _may_go(figures, part, evidence)
-    return single_text(figures, part, users, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
+    units = part.units
+    if part.what == _JITTED:
+        return _switching(figures, units, evidence), (), _ways(figures, units, evidence)
+    shares = shares_of(units, evidence)
+    if part.what == _COPIES:
+        return staged_text(units, shares), shares, staged_ways(units)
+    ways = single_ways(figures, units, part.users, evidence) if evidence else ()
+    on_cpu = evidence is None or _may_go(figures, units, evidence)
+    return single_text(figures, units, part.users, shares, evidence, on_cpu=on_cpu, copies=_copies_arrays(units, evidence)), shares, ways
 
 
 def _copies_arrays(units: Sequence[LoadedUnit], evidence: Evidence | None) -> bool:
@@ -311,10 +328,6 @@ def _several(copies: Sequence[LoadedUnit], evidence: Evidence | None) -> str:
         f"{copies[0].name} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
         "Python number where an array was, or a new jit makes another one. Pass such values as arrays of one dtype, and jit once."
     )
-
-
-def _cycles(units: Sequence[LoadedUnit]) -> int:
-    return sum(unit.cycles for unit in units)
 
 
 def _switching(figures: Figures, units: list[LoadedUnit], evidence: Evidence | None) -> str:

@@ -34,6 +34,7 @@ from tilestep.recording.sources import MOST_TEXT, Source
 from tilestep.sim.calls import Dispatch, Read, Wait
 from tilestep.units import ceil_div
 
+_ON_IPU: Final = "a loop on the IPU (lax.scan, or repeat of tilestep.train)"
 _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
 _FACTORS: Final = (2, 4, 8, 16)
@@ -233,11 +234,11 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     if times < 2:
         return
     label, loops = figures.label(profile.key), _is_one_step(profile)
-    way_of = f"with {MORE_STEPS}" if loops else "with a loop on the IPU (lax.scan, or repeat of tilestep.train)"
+    several = f"several steps in one call, with {MORE_STEPS}" if loops else f"several in one call, with {_ON_IPU}"
     each, own = time_text(evidence.seconds(turn)), time_text(evidence.seconds(work))
     text = (
         f"{label} ran {times_text(profile.runs)}. From one run to the next it takes {each}, of which it works for {own}; the rest is each "
-        f"call's own, such as its transfers: do several {'steps ' * loops}in one call, {way_of}."
+        f"call's own, such as its transfers: do {several}."
     )
     loop = in_loops(profile.key, times, evidence.machine, fresh=fresh, states=set(states.values()))
     tested = any(map(tested_at, evidence.host_lines.pauses))

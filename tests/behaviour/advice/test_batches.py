@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilestep
-from tests.behaviour.advice.fault import dry
+from tests.behaviour.advice.fault import dry, of_kind
 from tilestep.advice import Finding, evidence_of
 from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.edits.larger_dimension import enlarged
@@ -256,3 +256,25 @@ def test_a_batch_that_comes_alone_has_items_if_all_results_have_its_rows(functio
     steady = dry(program).steady
     assert steady is not None
     assert steady.samples == samples
+
+
+def test_a_loop_that_is_called_for_one_step_at_a_time_is_told_to_do_more() -> None:
+    def body(w: Any, x: Any) -> Any:
+        return jnp.tanh(w * x)
+
+    def calling(steps: int) -> Callable[[], Any]:
+        def program() -> Any:
+            w: Any = np.ones((H, H), F32)
+            with InfeedQueue([np.full(H, number, F32) for number in range(64)]) as queue:
+                for _ in range(64 // steps):
+                    w = repeat(steps, body, w, queue)
+            return w
+
+        return program
+
+    before, after = dry(calling(1)), dry(calling(64))
+    [found] = of_kind(before, "calls")
+    assert found.edit == "do 64 steps of jit_repeat_body in each call (a larger n of repeat)"
+    assert found.gain is not None
+    assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.05)
+    assert of_kind(dry(calling(8)), "calls") == []

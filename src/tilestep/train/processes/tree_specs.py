@@ -37,11 +37,8 @@ def encoded(tree: Pytree) -> str:
 
 @functools.lru_cache(maxsize=64)  # each run begins by it, mostly with the same elements
 def _encoded(structure: PyTreeDef, leaves: tuple[Any, ...]) -> str:
-    def nothing(tree: Any) -> None:
-        del tree
-
     try:
-        program = export.export(jax.jit(nothing), platforms=["cpu"])(structure.unflatten(leaves))
+        program = export.export(jax.jit(lambda _: None), platforms=["cpu"])(structure.unflatten(leaves))
         return base64.b64encode(program.serialize()).decode()
     except Exception as error:  # JAX raises a TypeError or a ValueError, and what a class raises that it calls
         raise TypeError(f"an element cannot be sent to the other processes: {_quoted(error)}; {_WAY_OUT}") from error
