@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, one_or, times_text
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, group_text, is_loop, one_or, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import (
     DIVIDES,
@@ -33,7 +33,7 @@ from tilestep.figures.records import Figures, Loading, ShapesProfile
 from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Program, leaves
 from tilestep.program.shapes import array_of
-from tilestep.recording.edits.relocate import called_as, merged
+from tilestep.recording.edits.relocate import called_as, merged, of_one_loop
 from tilestep.recording.edits.script import Script
 from tilestep.recording.sources import MOST_TEXT, Source
 
@@ -44,6 +44,7 @@ _SINGLE: Final = "single operations outside of jit"
 _TURNING: Final = "single operations between jitted functions"
 _JITTED: Final = "jitted functions"
 _COPIES: Final = "copies of arrays of the host"
+_LOOPS: Final = "jit_repeat_"  # of the names of programs that `repeat` makes
 _ONE_PROGRAM: Final = "arrays in place of static arguments, one dtype, one jit"
 
 
@@ -176,9 +177,14 @@ def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | No
     """The edits that spare loads: fewer shapes, or one program in place of several that are loaded by turns."""
     alone = [unit for unit in units if unit.origin != "group"]
     keys = [key for unit in alone for key in unit.keys]
-    if evidence is None or not keys:
+    if evidence is None:
         return ()
     ways: list[Way] = []
+    for copies in _copies(_loops(figures, units, evidence), evidence):
+        first, *others = sorted(copies, key=lambda unit: -len(unit.keys))  # one with a helper that its first call needs
+        change = of_one_loop([unit.keys[0] for unit in others], first.keys[0], _group_of(figures, first))
+        line = evidence.line_of_call(first.keys[0])
+        ways.append(Way(edit="give repeat the same function at each call", change=change, how="about", basis="as one loop", line=line))
     for function in figures.reshaped:
         largest = _largest(function, evidence)
         others = [key for key in function.keys if key != largest]
@@ -225,6 +231,23 @@ def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | No
     return tuple(ways)
 
 
+def _group_of(figures: Figures, unit: LoadedUnit) -> str:
+    return next(program.group for program in figures.programs if program.key == unit.keys[0])
+
+
+def _loops(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | None) -> list[LoadedUnit]:
+    """Those that are loops of this package, whose chunks all have one program. It is the first of the unit's, before helpers."""
+    if evidence is None:
+        return []
+    found: list[LoadedUnit] = []
+    for unit in units:
+        if unit.origin == "group" and is_loop(_group_of(figures, unit)):
+            keys = sorted(unit.keys, key=lambda key: not evidence.programs[key].name.startswith(_LOOPS))
+            if sum(evidence.programs[key].name.startswith(_LOOPS) for key in keys) == 1:
+                found.append(replace(unit, keys=tuple(keys)))
+    return found
+
+
 def _differing(evidence: Evidence, function: ShapesProfile) -> tuple[str, ...]:
     """The arguments whose shapes differ from call to call."""
     columns = zip(*(evidence.programs[key].arguments for key in function.keys), strict=True)
@@ -252,17 +275,20 @@ def _distinct(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence)
 
 
 def _copies(units: Sequence[LoadedUnit], evidence: Evidence | None) -> list[list[LoadedUnit]]:
-    """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes."""
+    """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes.
+
+    Of a group the first program counts.
+    """
     if evidence is None:
         return []
     found: dict[object, list[LoadedUnit]] = {}
     for unit in units:
-        if unit.origin == "user" and len(unit.keys) == 1:
+        if unit.origin == "group" or (unit.origin == "user" and len(unit.keys) == 1):
             program = evidence.programs[unit.keys[0]]
             shapes = (tuple(a.shape for a in program.arguments), tuple(r.shape for r in program.results), program.num_ipus)
             code = _code(program)
             if code:
-                found.setdefault((unit.name, shapes, code), []).append(unit)
+                found.setdefault((program.name, shapes, code), []).append(unit)
     return [copies for copies in found.values() if len(copies) > 1]
 
 
@@ -339,6 +365,11 @@ def _switching(figures: Figures, units: list[LoadedUnit], evidence: Evidence | N
     ]
     shapes += dict.fromkeys(f"{_several(copies, evidence)} " for copies in _copies(alone, evidence))
     way_out = "Put them into one jitted function." if sum(unit.loads > 1 for unit in alone) > 1 else ""
+    shapes += [
+        f"{group_text(_group_of(figures, copies[0]))} is {len(copies)} programs of equal code, because repeat got a new function at each "
+        "call, such as a lambda: define it once, outside of the loop around repeat. "
+        for copies in _copies(_loops(figures, units, evidence), evidence)
+    ]
     surplus = _surplus(alone, evidence)
     if shapes and len({unit.function for unit in alone if unit not in surplus}) == 1:
         way_out = ""  # they are one jitted function
@@ -348,6 +379,8 @@ def _switching(figures: Figures, units: list[LoadedUnit], evidence: Evidence | N
     if len(alone) > 1:
         each = "" if shapes and not way_out else "Each function is a program of its own. "
         return f"{most}. {''.join(shapes)}{each}{way_out}".rstrip()
+    if shapes:
+        return "".join(shapes).rstrip()
     ran = f"; {units[0].label} ran {times_text(units[0].runs)}" if len(units) == 1 else ""
     return f"a program is loaded once and pays for it by running often{ran}."
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tests.behaviour.advice.fault import Fault, check, first_of, of_kind, profiled
+from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind, profiled
+from tilestep.train import repeat
 
 STEPS = 30
 STATE = np.ones((512, 512), np.float32)
@@ -227,6 +228,26 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
+
+
+def test_a_function_that_repeat_gets_anew_at_each_call_is_found_and_worth_what_was_promised() -> None:
+    def program(*, anew: bool) -> Callable[[], Any]:
+        def run() -> Any:
+            w: Any = np.ones((64, 64), np.float32)
+            body = lambda w: jnp.tanh(w) * 0.5  # noqa: E731
+            for _ in range(8):
+                w = repeat(4, (lambda w: jnp.tanh(w) * 0.5) if anew else body, w)
+            return w
+
+        return run
+
+    before, after = dry(program(anew=True)), dry(program(anew=False))
+    [found] = of_kind(before, "loads")
+    assert found.edit == "give repeat the same function at each call"
+    assert "the loop over lambda is 8 programs of equal code" in found.text
+    assert found.gain is not None
+    assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.02)
+    assert of_kind(after, "loads") == []
 
 
 @pytest.mark.parametrize("learns", [12, 3], ids=["rarely", "often"])

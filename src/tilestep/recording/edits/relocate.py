@@ -118,3 +118,19 @@ def called_as(keys: Collection[int], other: int) -> Change:
         return replace(script, calls=tuple(map(renamed, script.calls)))
 
     return change
+
+
+def of_one_loop(keys: Collection[int], other: int, group: str) -> Change:
+    """The edit that calls one loop in the place of equal ones. Args: other: its program. group: its program group."""
+
+    def change(script: Script) -> Script:
+        entries: dict[object, int] = {}
+
+        def renamed(call: Call) -> Call:
+            if not (isinstance(call, Dispatch) and (call.key in keys or call.key == other)):
+                return call
+            return call._replace(key=other, group=(group, entries.setdefault(call.group, len(entries))))
+
+        return replace(script, calls=tuple(map(renamed, script.calls)))
+
+    return change
