@@ -351,7 +351,9 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(tf: Any) -> N
         _ = infeed.initializer
 
 
-@pytest.mark.parametrize(("steps", "found"), [(5, "in a loop of 5: it must be a multiple"), (None, "works in loops.repeat")])
+@pytest.mark.parametrize(
+    ("steps", "found"), [(5, "accumulates 2 steps, and the loop has 5: give it a multiple of 2"), (None, "works in loops.repeat")]
+)
 def test_accumulation_needs_a_loop_of_a_multiple_of_its_count(tf: Any, steps: int | None, found: str) -> None:
     def body() -> Any:
         weight = tf.get_variable("w", (), initializer=tf.zeros_initializer())

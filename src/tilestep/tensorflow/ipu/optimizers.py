@@ -58,8 +58,10 @@ class Update:
     def require_multiple(self, steps: int | None) -> None:
         """Raises: FailedPreconditionError for a loop of other steps. Args: steps: of the loop; None: it is not known how many."""
         if steps is None or steps % self.count:
-            number = steps or "an unknown number"
-            raise _failed(f"an optimizer accumulates {self.count} steps in a loop of {number}: it must be a multiple")
+            raise _failed(
+                f"an optimizer accumulates {self.count} steps, and the loop has {steps or 'an unknown number'}: give it a multiple of "
+                f"{self.count}"
+            )
 
     @property
     def slots(self) -> list[str]:
