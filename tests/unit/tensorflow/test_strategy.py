@@ -209,7 +209,7 @@ def test_gradients_accumulate_over_steps_of_a_loop(strategy: Any) -> None:
     for _ in range(2):
         trained(own, *next(large))
     np.testing.assert_allclose(weights.numpy(), own.numpy(), rtol=1e-5)
-    with pytest.raises(tf.errors.FailedPreconditionError, match="accumulates 4 steps in a loop of 6"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="accumulates 4 steps, and the loop has 6: give it a multiple of 4"):
         strategy.run(loop, [iterator, 6])
 
 
