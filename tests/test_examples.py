@@ -93,7 +93,7 @@ def test_the_quickstart_prints_its_values_and_an_ipu(run_python: RunPython) -> N
 
 
 @pytest.mark.parametrize(
-    "example", [("mnist_classifier.py", *SHORT), pytest.param(("karate_club.py",), marks=pytest.mark.slow)], ids=lambda words: words[0]
+    "example", [pytest.param(("mnist_classifier.py", *SHORT), marks=pytest.mark.slow), ("karate_club.py",)], ids=lambda words: words[0]
 )
 def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...], printed_on: Printed) -> None:
     assert printed_on("ipu", *example) == printed_on("cpu", *example)
@@ -131,6 +131,7 @@ def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: 
     assert [float(weight) for weight in weights.groups()] == pytest.approx([1, -2], abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro(printed_on: Printed) -> None:
     on_ipu, on_cpu = (printed_on(backend, "mnist_plain.py", *SHORT) for backend in ("ipu", "cpu"))
     assert on_ipu.startswith(on_cpu)
@@ -225,6 +226,7 @@ def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str, print
     assert printed.endswith("[ 1. -2.  3.]\nadds up gradients: True\n")
 
 
+@pytest.mark.slow
 def test_the_classifier_trains_on_idx_files(tmp_path: Path, printed_on: Printed) -> None:
     """Another seed gives other numbers."""
     flags = ("--data", str(write_mnist(tmp_path)), "--batch-size", "16", "--epochs", "2")

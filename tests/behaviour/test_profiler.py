@@ -103,6 +103,7 @@ assert client is not None and not client.in_use and not client.player.system.rec
 """)
 
 
+@pytest.mark.slow
 def test_several_ipus_dry_runs_and_errors() -> None:
     run(
         """

@@ -204,7 +204,7 @@ def looked_at(page: Page, recording: str, checks: Sequence[Callable[..., Faults]
     return found + [f"no view has {name}" for name in HOSTILE[:3] if recording == "hostile" and name not in said]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "recording", [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "runtime", "pipeline") else name for name in RECORDINGS]
 )  # the page of two has the others side by side, and a loop of the runtime is one program more

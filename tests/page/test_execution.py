@@ -221,6 +221,7 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     assert "from" not in state(page)
 
 
+@pytest.mark.slow
 def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     execution = whole(mnist_classifier).execution
@@ -354,6 +355,7 @@ def test_search_finds_a_step_inside_of_a_run(open_page: OpenPage) -> None:
     assert " · everything on IPU " in page.locator("#main figure .live").inner_text()
 
 
+@pytest.mark.slow
 def test_three_tabs_are_enough_for_the_picture_and_arrows_go_through_a_legend(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution", alone=True)
     for key in ("Tab", "Tab", "Enter"):

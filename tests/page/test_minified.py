@@ -40,9 +40,9 @@ def test_the_minified_page_is_small_and_has_the_words_of_the_whole_one(
 
 
 def words_of(page: Page) -> list[str]:
-    """What each view says."""
+    """What the first views say, whose code the others share."""
     found: list[str] = []
-    for view in VIEWS[:-1]:
+    for view in VIEWS[:4]:
         go(page, view)
         assert page.query_selector_all(".alert") == [], view
         found.append(text(page))

@@ -155,6 +155,7 @@ def test_an_anchor_leaves_as_often_as_its_type_says() -> None:
     assert sent["Final"] - inputs == each
 
 
+@pytest.mark.slow
 def test_recomputation_of_a_session_without_stages_takes_memory_for_time() -> None:
     chain = Chain(ipus=[0], layers=12, width=32, rows=2048)
     chosen = one_stage(autoRecomputation=popart.RecomputationType.Standard)
@@ -220,6 +221,7 @@ def test_reports_are_written_when_the_session_is_closed(tmp_path: Path) -> None:
     assert {each.name for each in path.parent.iterdir()} == {"report.html", "run.tilestep", "profile.json", "summary.txt", "programs"}
 
 
+@pytest.mark.slow
 def test_a_second_run_of_a_program_writes_over_the_recordings_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for calls in ([2, 1], [3]):
         monkeypatch.setattr(emulation_settings, "_taken", set())  # of another process
