@@ -16,11 +16,14 @@ from tilestep.program.shapes import Shape
 _PRODUCTS = ("dot", "convolution")
 _VIEWS = ("bitcast", "reshape", "transpose")  # of a kernel of one element, for example, which XLA:CPU multiplies as a matrix
 
+_MOVES = (*_VIEWS, "copy")
+
 
 def sink_converts(module: HloModule) -> HloModule:
     """The module with such conversions inside the loops, in front of the products that read them.
 
     A conversion moves only if the loop does not change the value, only products read it or views of it, and nothing uses its last value.
+    Copies and views between a conversion and its loop then move halves.
     """
     table = {**module.computations, module.entry.name: module.entry}
     callers = Counter(
@@ -52,7 +55,7 @@ def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int)
     if initial.opcode != "tuple" or _element_users(computation, loop.name, index):
         return False
     tuples = [i for i in computation.instructions if initial.name in i.operands]
-    convert = computation.by_name[initial.operands[index]]
+    moves, convert = _behind_moves(computation, initial.operands[index])
     if len(tuples) > 1 or convert.opcode != "convert" or convert.is_tuple:
         return False
     source = computation.by_name[convert.operands[0]]
@@ -72,24 +75,39 @@ def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int)
         return False
     if any(not _goes_on(i, body) for i in readers):
         return False
-    whole = _changed(loop.shape, index, source.shape)
+    moved = {i.name: replace(i, shape=_of_dtype(i.shape, narrow)) for i in moves}
+    if moves:
+        moved[moves[-1].name] = replace(moved[moves[-1].name], operands=(source.name,))
+    carried = moved[moves[0].name] if moves else source
+    whole = _changed(loop.shape, index, carried.shape)
     idle = convert is not computation.root and sum(i.operands.count(convert.name) for i in computation.instructions) == 1
     table[outer] = _replaced(
         replace(computation, instructions=tuple(i for i in computation.instructions if i is not convert)) if idle else computation,
         {
-            initial.name: replace(initial, shape=whole, operands=_put(initial.operands, index, source.name)),
+            **moved,
+            initial.name: replace(initial, shape=whole, operands=_put(initial.operands, index, carried.name)),
             loop.name: replace(loop, shape=whole),
         },
     )
-    inside = replace(convert, name=f"{element.name}.{convert.name}", operands=(element.name,))
+    inside = replace(convert, name=f"{element.name}.{convert.name}", shape=element.shape, operands=(element.name,))
     names = {element.name: inside.name}
     changed = {i.name: replace(i, operands=tuple(names.get(o, o) for o in i.operands)) for i in readers}
-    changed[element.name] = replace(element, shape=source.shape)
+    changed[element.name] = replace(element, shape=carried.shape)
     changed[body.parameters[0].name] = replace(body.parameters[0], shape=whole)
     changed[body.root.name] = replace(body.root, shape=whole)
     table[body.name] = _replaced(body, changed, after={element.name: inside})
     table[condition.name] = _replaced(condition, {condition.parameters[0].name: replace(condition.parameters[0], shape=whole)})
     return True
+
+
+def _behind_moves(computation: Computation, name: str) -> tuple[list[Instruction], Instruction]:
+    """(copies and views that only each other and `name`'s reader read, the last first, what they move)."""
+    moves: list[Instruction] = []
+    found = computation.by_name[name]
+    while found.opcode in _MOVES and not found.is_tuple and sum(i.operands.count(found.name) for i in computation.instructions) == 1:
+        moves.append(found)
+        found = computation.by_name[found.operands[0]]
+    return moves, found
 
 
 def _goes_on(reader: Instruction, body: Computation) -> bool:
@@ -126,6 +144,11 @@ def _changed(shape: Shape, index: int, element: Shape) -> Shape:
         elements=elements,
         spaces=tuple(space for each in elements for space in each.spaces),
     )
+
+
+def _of_dtype(shape: Shape, dtype: str) -> Shape:
+    """An array's shape with another dtype."""
+    return replace(shape, leaves=(replace(shape.leaves[0], dtype=dtype),))
 
 
 def _put(names: tuple[str, ...], index: int, name: str) -> tuple[str, ...]:

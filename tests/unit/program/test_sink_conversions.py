@@ -64,6 +64,28 @@ def test_a_product_reads_halves_through_a_view() -> None:
     assert "wide" not in module.entry.by_name
 
 
+MOVED = LOOP.replace("METADATA", "").replace(
+    "  %start",
+    "  %view = f32[64,64]{0,1} bitcast(%wide)\n  %turned = f32[64,64]{1,0} copy(%view)\n  %start",
+)
+MOVED = MOVED.replace("tuple(%zero, %b, %wide)", "tuple(%zero, %b, %turned)")
+
+
+def test_what_is_moved_in_front_of_a_loop_is_moved_in_halves() -> None:
+    module = cleaned(MOVED)
+    entry = module.entry.by_name
+    assert module.computations["body"].by_name["dot"].leaves[0].dtype == "f16"
+    assert [str(entry[name].shape) for name in ("view", "turned")] == ["f16[64,64]"] * 2
+    assert (entry["view"].operands, entry["turned"].operands, "wide" in entry) == (("a",), ("view",), False)
+    assert entry["start"].operands[2] == "turned"
+
+
+def test_a_moved_float_that_something_else_reads_stays() -> None:
+    module = cleaned(MOVED.replace("  %while = ", "  %other = f32[64,64]{1,0} sine(%turned)\n  %while = "))
+    assert module.computations["body"].by_name["dot"].leaves[0].dtype == "f32"
+    assert module.entry.by_name["turned"].leaves[0].dtype == "f32"
+
+
 def test_a_view_that_something_else_reads_stays() -> None:
     text = LOOP.replace("METADATA", "")
     view = "  %view = f32[64,64]{1,0} bitcast(%w)\n  %other = f32[64,64]{1,0} sine(%view)\n"
