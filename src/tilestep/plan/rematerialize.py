@@ -63,7 +63,7 @@ def computed_again(computation: Computation, context: Context) -> Computation:
     A codelet for one operation (`ipu_fusion` none) computes nothing again.
     """
     elementwise = cost.ELEMENTWISE if context.clusters else frozenset[str]()
-    computation = _signs_of_results(computation)
+    computation = _signs_of_results(_own_fills(computation))
     table = computation.by_name
     users = computation.users
     widened = {i.name for i in computation.instructions if is_widening(i, table)}
@@ -93,6 +93,20 @@ def computed_again(computation: Computation, context: Context) -> Computation:
         else:
             instructions.append(instruction)
     return _without_unread(computation, instructions, repeated | squares | clones)
+
+
+def _own_fills(computation: Computation) -> Computation:
+    """The computation in which a copy of one number everywhere is filled with it: nothing has to be kept for the copy."""
+    table, filled = computation.by_name, dict[str, Instruction]()
+    for instruction in computation.instructions:
+        source = table[instruction.operands[0]] if instruction.opcode == "copy" else instruction
+        if source is not instruction and source.opcode == "broadcast" and table[source.operands[0]].opcode == "constant":
+            filled[instruction.name] = replace(source, name=instruction.name, shape=instruction.shape)
+    if not filled:
+        return computation
+    instructions = [filled.get(i.name, i) for i in computation.instructions]
+    copied = {table[name].operands[0] for name in filled}
+    return _without_unread(computation, instructions, copied)
 
 
 def _signs_of_results(computation: Computation) -> Computation:

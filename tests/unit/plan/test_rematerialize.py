@@ -126,3 +126,30 @@ def test_the_gradient_of_a_rectifier_asks_its_result() -> None:
 def test_other_comparisons_stay() -> None:
     assert changed(RECTIFIER.replace("DIRECTION", "GE"))["positive"] == ("compare", ("e", "zeros"))
     assert changed(RECTIFIER.replace("DIRECTION", "GT").replace("constant(0)", "constant(1)"))["positive"] == ("compare", ("e", "zeros"))
+
+
+def test_a_copy_of_one_number_is_filled_with_it() -> None:
+    """A loop writes into each copy, and the value that is copied need not outlive the first."""
+    lines = """
+  %x = f32[8]{0} parameter(0)
+  %zero = f32[] constant(0)
+  %zeros = f32[8]{0} broadcast(%zero), dimensions={}
+  %first = f32[8]{0} copy(%zeros)
+  %second = f32[8]{0} copy(%zeros)
+  %own = f32[8]{0} copy(%x)
+  ROOT %t = (f32[8]{0}, f32[8]{0}, f32[8]{0}) tuple(%first, %second, %own)"""
+    assert changed(lines) == {
+        "zero": ("constant", ()),
+        "first": ("broadcast", ("zero",)),
+        "second": ("broadcast", ("zero",)),
+        "own": ("copy", ("x",)),
+        "t": ("tuple", ("first", "second", "own")),
+    }
+
+
+def test_a_copy_of_a_row_stays_a_copy() -> None:
+    lines = """
+  %x = f32[8]{0} parameter(0)
+  %rows = f32[4,8]{1,0} broadcast(%x), dimensions={1}
+  ROOT %copy = f32[4,8]{1,0} copy(%rows)"""
+    assert changed(lines) == {"rows": ("broadcast", ("x",)), "copy": ("copy", ("rows",))}
