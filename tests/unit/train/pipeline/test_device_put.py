@@ -37,6 +37,27 @@ def test_values_of_all_kinds_are_copied_as_device_put_does(private: bool, monkey
             assert a.committed
 
 
+def test_a_divided_value_stays_divided_on_another_mesh_of_the_same_axes() -> None:
+    def over(devices: list[int], *axes: str, **names: int) -> jax.sharding.NamedSharding:
+        mesh = jax.sharding.Mesh(np.array([jax.devices()[index] for index in devices]).reshape(*names.values()), tuple(names))
+        return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+
+    value = jax.device_put(np.arange(8).reshape(2, 4), over([0, 1], "x", x=2))
+    for target, spec in (
+        (over([1, 2], x=2), ("x",)),  # all of it goes to each device: its parts do
+        (over([0, 1], x=2), ()),  # on its own devices it becomes whole
+        (over([1, 2], None, "x", x=2), (None, "x")),
+        (over([1, 2], y=2), ()),
+        (over([0, 1, 2], x=3), ()),
+    ):
+        (found,) = device_put.copied([value], [target])
+        assert found.sharding.is_equivalent_to(jax.sharding.NamedSharding(target.mesh, jax.sharding.PartitionSpec(*spec)), 2)
+        np.testing.assert_array_equal(found, value)
+    both = jax.device_put(np.arange(8).reshape(2, 4), over([0, 1, 2, 3], "r", "x", r=2, x=2))
+    (found,) = device_put.copied([both], [over([3, 2, 1, 0], "r", r=2, x=2)])
+    assert found.sharding.spec == jax.sharding.PartitionSpec("r", "x")
+
+
 @pytest.mark.parametrize("private", [True, False])
 def test_what_is_put_from_the_host_is_as_device_put_has_it(private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not private:
