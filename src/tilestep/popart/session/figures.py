@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Final, final
 
 from tilestep.messages import plain
@@ -44,6 +45,9 @@ class SessionFigures:
         options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles), fusion="none"))
         emulation = Emulation(self._machine, name=self._name, options=options)
         emulation.prepare(emulated_program(self._plan, self._options, self._optimizer))
+        if self._emulation is not None:
+            self._emulation.forget()
+        weakref.finalize(self, emulation.forget).atexit = False  # a report may need its plays again
         self._emulation = emulation
 
     def weights_from_host(self) -> None:

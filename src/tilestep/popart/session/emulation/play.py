@@ -13,7 +13,6 @@ from tilestep import hints
 from tilestep.errors import LoopInterrupt
 from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
-from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.session_labels import SessionLabels
@@ -31,11 +30,6 @@ _HOST: Final = (*OUTSIDE, "stream-in", "stream-out", "host-call")
 def inner_cycles(spent: ByIpu, ipu: int) -> int:
     """Cycles of an IPU's steps, without transfers to and from the host; 0 if it took no part."""
     return sum(cycles for kind, cycles in spent.get(ipu, {}).items() if kind not in _HOST)
-
-
-def no_run() -> popart_runtime_error:
-    """The exception of a session that was not called."""
-    return popart_runtime_error("Must call run before getCycleCount.")
 
 
 _NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
