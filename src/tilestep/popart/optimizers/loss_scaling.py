@@ -56,21 +56,8 @@ class AutomaticLossScaling:
     def of(
         cls, settings: AutomaticLossScalingSettings, *, accumulation: int = 1, reduce: Callable[[jax.Array], jax.Array] | None = None
     ) -> AutomaticLossScaling:
-        """What a session's settings ask for.
-
-        Raises:
-            popart_exception: if a setting is out of its range.
-        """
+        """What a session's settings ask for."""
         location, threshold = settings.binEdgeLocation, settings.thresholdUpperCountProportion
-        if not 0 <= location <= 1:
-            raise popart_exception(
-                f"{_WHERE} Out of range value for 'binEdgeLocation'. The current value is {location}, but it should be in the range [0, 1]."
-            )
-        if not 0 <= threshold <= 1:
-            raise popart_exception(
-                "Out of range value for 'thresholdUpperCountProportion'. "
-                f"The current value is {threshold}, but it should be in the range [0, 1]."
-            )
         edge = float(np.float16(_LARGEST_FLOAT16 * location))  # as the original's comparison has it: a tiny location is an edge of 0
         return cls(edge=edge, threshold=threshold, period=settings.updatePeriod, accumulation=accumulation, reduce=reduce)
 
@@ -149,17 +136,11 @@ def tracked_tensors(
         float16_gradients: the tensors that have a gradient, of float16.
 
     Raises:
-        popart_exception: if the settings contradict each other, or nothing is left to look at.
+        popart_exception: if nothing is left to look at.
     """
-    method, chosen = settings.gradientTensorTrackingMethod, settings.toTrackTensors
-    by_user = GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
-    name = "'GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors'"
-    if chosen is not None and method is not by_user:
-        raise popart_exception(f"{_WHERE} toTrackTensors has been set, but gradientTensorTrackingMethod has not been set to {name}.")
-    if method is by_user:
-        if chosen is None:
-            raise popart_exception(f"{_WHERE} gradientTensorTrackingMethod set to {name} but 'toTrackTensors' has not been set")
-        return tuple(dict.fromkeys(chosen))
+    method = settings.gradientTensorTrackingMethod
+    if settings.toTrackTensors is not None:
+        return tuple(dict.fromkeys(settings.toTrackTensors))
     reads = _reads_of_products if method is GradientTensorTrackingMethod.ConvAndMatmulGradients else _reads_that_count
     left = _without_losses(list(nodes))
     found = [name for node in left for name in reads(node, variables) if name in float16_gradients]

@@ -100,8 +100,6 @@ def plan_of(
     read = read_model(model)
     if not training and not flow.nAnchors():
         raise popart_exception("User must specify an anchor tensor when doing inference.")
-    if not training and options.enableGradientAccumulation:
-        raise popart_exception("Gradient Accumulation only available when training.")
     accumulation = int(options.accumulationFactor) if options.enableGradientAccumulation else 1
     for name, count in (("batchesPerStep", flow.batchesPerStep()), ("accumulationFactor", accumulation)):
         if count > _MOST_TURNS:
@@ -115,7 +113,7 @@ def plan_of(
         graph, analysis, options, training=training, loss=source, device=device, batches=flow.batchesPerStep(), anchors=anchors
     )
     trained = [name for name in graph.variables if name in analysis.differentiable]
-    scaling = automatic_scaling(options, training=training, accumulation=accumulation, replication=graph.replication)
+    scaling = automatic_scaling(options, accumulation=accumulation, replication=graph.replication)
     rule = (
         None
         if optimizer is None

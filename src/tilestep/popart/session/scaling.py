@@ -62,17 +62,10 @@ FINAL_SCALE: Final = "finalLossScale"  # the optimiser's loss scaling times what
 FINAL_SCALE_TYPE: Final = jax.ShapeDtypeStruct((), np.dtype(np.float32))
 
 
-def automatic_scaling(
-    options: SessionOptions, *, training: bool, accumulation: int, replication: Replication
-) -> AutomaticLossScaling | None:
-    """How the loss scaling of a session follows its gradients; None if it doesn't.
-
-    Raises: popart_exception in inference, and for settings out of their range.
-    """
+def automatic_scaling(options: SessionOptions, *, accumulation: int, replication: Replication) -> AutomaticLossScaling | None:
+    """How the loss scaling of a session follows its gradients; None if it doesn't."""
     if not options.automaticLossScalingSettings.enabled:
         return None
-    if not training:
-        raise popart_exception("[AutomaticLossScale transform] Only compatible when doing training")
     reduce = None if replication.count == 1 else sum_over(None)
     return AutomaticLossScaling.of(options.automaticLossScalingSettings, accumulation=accumulation, reduce=reduce)
 
