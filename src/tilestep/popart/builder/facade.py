@@ -52,15 +52,15 @@ def _custom_value(name: str, value: object) -> object:
 
 
 _CUSTOM: Final = (
-    SignatureParameter(name="opName", kind=STR),
-    SignatureParameter(name="opVersion", kind=INT),
-    SignatureParameter(name="domain", kind=STR),
-    SignatureParameter(name="inputs", kind=IDS),
-    SignatureParameter(name="attributes", kind=ValueKind(label="dict", convert=_attribute_dict)),
-    SignatureParameter(name="numOutputs", kind=INT, default=1),
-    SignatureParameter(name="name", kind=STR, default=""),
+    SignatureParameter("opName", STR),
+    SignatureParameter("opVersion", INT),
+    SignatureParameter("domain", STR),
+    SignatureParameter("inputs", IDS),
+    SignatureParameter("attributes", ValueKind(label="dict", convert=_attribute_dict)),
+    SignatureParameter("numOutputs", INT, 1),
+    SignatureParameter("name", STR, ""),
 )
-_FILENAME: Final = SignatureParameter(name="filename", kind=STR)
+_FILENAME: Final = SignatureParameter("filename", STR)
 
 
 def _operators(kind: Callable[[GraphModel], Any], what: str) -> Any:
@@ -96,7 +96,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # the original's name
     aiOnnxMlOpset1 = _operators(AiOnnxMlOpset1, "ai.onnx.ml's version 1")
     aiGraphcoreOpset1 = _operators(AiGraphcoreOpset1, "ai.graphcore's version 1")
 
-    @overloaded((SignatureParameter(name="name", kind=STR),))
+    @overloaded((SignatureParameter("name", STR),))
     def setGraphName(self, name: str) -> None:
         """Names the graph. The empty name is replaced by a number."""
         self._model.set_name(name)
@@ -123,7 +123,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # the original's name
         check_model(self._model.proto)
         Path(filename).write_bytes(self.getModelProto())
 
-    @overloaded((SignatureParameter(name="ids", kind=IDS), _FILENAME))
+    @overloaded((SignatureParameter("ids", IDS), _FILENAME))
     def saveInitializersExternally(self, ids: list[str], filename: str) -> None:
         """Moves variables' values into a file, of which the model keeps the name.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tilestep.popart.builder.attribute_names import (
@@ -12,9 +12,9 @@ from tilestep.popart.builder.attribute_names import (
     CONV_DITHERING,
     PARTIALS_TYPE,
 )
-from tilestep.popart.builder.graphcore_table import DOMAIN, INIT_PARAMETERS, TABLE, Attributes, GraphcoreOperator
+from tilestep.popart.builder.graphcore_table import DEBUG_NAMES, DOMAIN, INIT_PARAMETERS, TABLE, Attributes, GraphcoreOperator
 from tilestep.popart.builder.model import GraphModel
-from tilestep.popart.builder.nodes import BuilderOperator, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, Opset, add_operator
 from tilestep.popart.builder.signatures import (
     DEBUG_CONTEXT,
     FLOAT,
@@ -25,13 +25,12 @@ from tilestep.popart.builder.signatures import (
     STR,
     STRS,
     Mismatch,
-    Overload,
     SignatureParameter,
     ValueKind,
     instance_of,
     list_of,
-    method,
     optional,
+    overloaded,
 )
 from tilestep.popart.builder.subgraphs import SUBGRAPH, called
 from tilestep.popart.builder.windows import check_conv
@@ -40,116 +39,20 @@ from tilestep.popart.exceptions import popart_exception
 
 VERSION: Final = 1
 _ACTIVATION_GRADIENT: Final = 0  # the original's number for the tensors that `init` makes
-
-
-class GraphcoreOpset:
-    """Operators of ai.graphcore's version 1. Attributes: version: of the domain."""
-
-    version = VERSION
-
-    def __init__(self, model: GraphModel) -> None:
-        self.model = model
-
-    def getOpsetVersion(self) -> int:
-        """The version of the domain."""
-        return self.version
-
-    def add(
-        self, operator: BuilderOperator, args: Sequence[str], attributes: Attributes, name: str, outputs: int | None = None
-    ) -> list[str]:
-        """Adds a node of the domain. Returns: ids of its outputs. Raises: popart_exception as `add_operator` does."""
-        return add_operator(self.model, operator, VERSION, args, attributes, name=name, outputs=outputs)
-
-
+_ARGS: Final = SignatureParameter("args", IDS)
 _MULTI_CONV_LISTS: Final = ("dilations", "inDilations", "pads", "outPads", "strides")
 _MULTI_CONV_ITEMS: Final = ("availableMemoryProportions", "partialsTypes", "enableConvDithering")
-
-
-def _multi_conv(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> list[str]:
-    """Attributes are flat lists; each convolution has three inputs, with "" for a bias that it lacks."""
-    convs: list[list[str]] = values["args"]
-    name = values["debugContext"]
-    if not convs:
-        raise popart_exception(f"MultiConvOp '{name}' has no input tensors. Provide at least one set of inputs")
-    for inputs in convs:
-        if len(inputs) < 2:
-            raise popart_exception(f"Each convolution of MultiConvOp '{name}' must have at least two inputs - data and weights")
-        if len(inputs) > 3:
-            raise popart_exception(f"Each convolution of MultiConvOp '{name}' can have at most three inputs - data, weights, and bias")
-    for parameter in (*_MULTI_CONV_LISTS, *_MULTI_CONV_ITEMS):
-        if values[parameter] and len(values[parameter]) != len(convs):
-            raise popart_exception(
-                f"For MultiConvOp '{name}', number of {parameter} parameter sets ({len(values[parameter])}) "
-                f"does not match the number of input sets ({len(convs)})"
-            )
-    for number, inputs in enumerate(convs):
-        check_conv(self.model, inputs, {key: values[key][number] if values[key] else [] for key in _MULTI_CONV_LISTS})
-    attributes: Attributes = {key: flat for key in _MULTI_CONV_LISTS if (flat := [one for part in values[key] for one in part])}
-    attributes |= {key: values[key] for key in ("planType", "perConvReservedTiles", "cycleBackOff") if values[key] is not None}
-    for key, attribute in zip(_MULTI_CONV_ITEMS, (AVAILABLE_MEMORY, PARTIALS_TYPE, CONV_DITHERING), strict=True):
-        if values[key]:
-            attributes[attribute] = values[key]
-    attributes["numConvs"] = len(convs)
-    flat_inputs = [id for inputs in convs for id in (*inputs, *[""] * (3 - len(inputs)))]
-    return self.add(BuilderOperator(domain=DOMAIN, name="MultiConv"), flat_inputs, attributes, name, len(convs))
-
-
-def _init(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
-    attributes: Attributes = {key: values[key] for key in ("shape", "data_type", "init_type")}
-    attributes |= {"tensor_type": _ACTIVATION_GRADIENT, "batch_axis": values.get("batch_axis", -1)}
-    return self.add(BuilderOperator(domain=DOMAIN, name="Init", outputs=1), [], attributes, values["debugContext"])[0]
-
-
-def _call(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> list[str]:
-    callee: GraphModel = values["callee"]
-    graph = called(self.model, callee)
-    for given, own, what in ((len(values["args"]), len(graph.input), "input"), (values["num_outputs"], len(graph.output), "output")):
-        if given != own:
-            raise popart_exception(
-                f"For CallOp '{_debug_of(values)}', number of {what}s ({given}) does not match that of the callee subgraph ({own})"
-            )
-    attributes: Attributes = {"num_outputs": values["num_outputs"], "callee": graph}
-    return self.add(BuilderOperator(domain=DOMAIN, name="Call"), values["args"], attributes, _debug_of(values), values["num_outputs"])
-
-
-def _packed_data_block(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
-    attributes: Attributes = {key: values[key] for key in ("resultSize", "callbackBatchSize", "maxSequenceLengths")}
-    attributes["callback"] = called(self.model, values["callback"])
-    return self.add(BuilderOperator(domain=DOMAIN, name="PackedDataBlock", outputs=1), values["args"], attributes, _debug_of(values))[0]
-
-
-def _collective(op_type: str, inputs: tuple[int, int]) -> Callable[[GraphcoreOpset, int, dict[str, Any]], str]:
-    operator = BuilderOperator(domain=DOMAIN, name=op_type, inputs=inputs, outputs=1)
-
-    def run(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> str:
-        attributes: Attributes = {}
-        if values["collectiveOperator"] is not None:
-            attributes[COLLECTIVE_OPERATOR] = int(values["collectiveOperator"])
-        if values["commGroup"] is not None:
-            attributes[COLLECTIVE_COMM_GROUP] = [int(values["commGroup"].type), int(values["commGroup"].replicaGroupSize)]
-        return self.add(operator, values["args"], attributes, values["debugContext"])[0]
-
-    return run
-
-
-def _table_method(entry: GraphcoreOperator) -> Any:
-    own = {parameter.name for parameter in entry.parameters}
-    debug = next(
-        name for name in ("debugContext", "debug_context", "debugPrefix") if any(one.name == name for one in entry.all_parameters())
-    )
-
-    def run(self: GraphcoreOpset, position: int, values: dict[str, Any]) -> Any:
-        given = values["args"]
-        args = [given] if isinstance(given, str) else given
-        attributes = entry.attributes({name: value for name, value in values.items() if name in own})
-        ids = self.add(entry.operator, args, attributes, values[debug], values.get("num_outputs"))
-        if entry.operator.outputs == 0:
-            return None
-        return ids if entry.many and entry.name != "ctcloss" else ids[0]
-
-    returns = "None" if entry.operator.outputs == 0 else "List[str]" if entry.many and entry.name != "ctcloss" else "str"
-    overload = Overload(parameters=entry.all_parameters(), returns=returns)
-    return method(entry.name, [overload], entry.doc, run, owner="AiGraphcoreOpset1")
+_MULTI_CONV: Final = (
+    SignatureParameter("args", list_of(IDS)),
+    *(SignatureParameter(name, list_of(INTS), []) for name in _MULTI_CONV_LISTS),
+    SignatureParameter("availableMemoryProportions", FLOATS, []),
+    SignatureParameter("partialsTypes", STRS, []),
+    SignatureParameter("planType", optional(STR), None),
+    SignatureParameter("perConvReservedTiles", optional(INT), None),
+    SignatureParameter("cycleBackOff", optional(FLOAT), None),
+    SignatureParameter("enableConvDithering", INTS, []),
+    DEBUG_CONTEXT,
+)
 
 
 def _comm_group(value: object) -> object:
@@ -159,75 +62,132 @@ def _comm_group(value: object) -> object:
     return value
 
 
-_COMM_GROUP: Final = ValueKind(label="CommGroup", convert=_comm_group)
+_COLLECTIVE: Final = (
+    _ARGS,
+    SignatureParameter("collectiveOperator", optional(instance_of(CollectiveOperator)), None),
+    SignatureParameter("commGroup", optional(ValueKind(label="CommGroup", convert=_comm_group)), None),
+    DEBUG_CONTEXT,
+)
 
 
-_WITH_DEBUG_NAME: Final = frozenset({"call", "packedDataBlock"})  # the original's Python layer calls their debug context so
-_DEBUG_NAME: Final = SignatureParameter(name="debugName", kind=DEBUG_CONTEXT.kind, default="")
+def _either_debug(*parameters: SignatureParameter) -> tuple[tuple[SignatureParameter, ...], ...]:
+    """Two overloads: the original's Python layer calls the debug context debugName."""
+    return (*parameters, DEBUG_CONTEXT), (*parameters, SignatureParameter("debugName", DEBUG_CONTEXT.kind, ""))
 
 
-def _debug_of(values: dict[str, Any]) -> str:
-    return values.get("debugContext") or values.get("debugName", "")
+class AiGraphcoreOpset1(Opset):
+    """Operators of ai.graphcore's version 1. Attributes: version: of the domain."""
 
+    version = VERSION
 
-def _special_methods() -> dict[str, Any]:
-    def one(
-        name: str,
-        overloads: Sequence[tuple[SignatureParameter, ...]],
-        doc: str,
-        run: Callable[[Any, int, dict[str, Any]], Any],
-        returns: str,
-    ) -> Any:
-        debug = (DEBUG_CONTEXT, _DEBUG_NAME) if name in _WITH_DEBUG_NAME else (DEBUG_CONTEXT,)
-        made = [Overload(parameters=(*parameters, last), returns=returns) for parameters in overloads for last in debug]
-        return method(name, made, doc, run, owner="AiGraphcoreOpset1")
+    def add(
+        self, operator: BuilderOperator, args: Sequence[str], attributes: Attributes, name: str, outputs: int | None = None
+    ) -> list[str]:
+        """Adds a node of the domain. Returns: ids of its outputs. Raises: popart_exception as `add_operator` does."""
+        return add_operator(self.model, operator, VERSION, args, attributes, name=name, outputs=outputs)
 
-    args = SignatureParameter(name="args", kind=IDS)
-    lists = list_of(INTS)
-    collective = (
-        args,
-        SignatureParameter(name="collectiveOperator", kind=optional(instance_of(CollectiveOperator)), default=None),
-        SignatureParameter(name="commGroup", kind=optional(_COMM_GROUP), default=None),
-    )
-    multi_conv = (
-        SignatureParameter(name="args", kind=list_of(IDS)),
-        *(SignatureParameter(name=name, kind=lists, default=[]) for name in _MULTI_CONV_LISTS),
-        SignatureParameter(name="availableMemoryProportions", kind=FLOATS, default=[]),
-        SignatureParameter(name="partialsTypes", kind=STRS, default=[]),
-        SignatureParameter(name="planType", kind=optional(STR), default=None),
-        SignatureParameter(name="perConvReservedTiles", kind=optional(INT), default=None),
-        SignatureParameter(name="cycleBackOff", kind=optional(FLOAT), default=None),
-        SignatureParameter(name="enableConvDithering", kind=INTS, default=[]),
-    )
-    packed = (
-        args,
-        SignatureParameter(name="maxSequenceLengths", kind=INTS),
-        SignatureParameter(name="resultSize", kind=INT),
-        SignatureParameter(name="callbackBatchSize", kind=INT),
-        SignatureParameter(name="callback", kind=SUBGRAPH),
-    )
-    call = (args, SignatureParameter(name="num_outputs", kind=INT), SignatureParameter(name="callee", kind=SUBGRAPH))
-    init = [(*INIT_PARAMETERS, SignatureParameter(name="batch_axis", kind=INT)), INIT_PARAMETERS]
-    return {
-        "call": one("call", [call], "Runs a subgraph with `args` as its inputs.", _call, "List[str]"),
-        "init": one("init", init, "A tensor of zeros (InitType.Zero), or of anything (NoInit).", _init, "str"),
-        "multiconv": one(
-            "multiconv", [multi_conv], "Several convolutions at once: data, weights[, bias] of each.", _multi_conv, "List[str]"
+    @overloaded(_MULTI_CONV, returns="List[str]")
+    def multiconv(self, **values: Any) -> list[str]:
+        """Several convolutions at once: data, weights[, bias] of each."""
+        # Attributes are flat lists; each convolution has three inputs, with "" for a bias that it lacks.
+        convs: list[list[str]] = values["args"]
+        name = values["debugContext"]
+        if not convs:
+            raise popart_exception(f"MultiConvOp '{name}' has no input tensors. Provide at least one set of inputs")
+        for inputs in convs:
+            if len(inputs) < 2:
+                raise popart_exception(f"Each convolution of MultiConvOp '{name}' must have at least two inputs - data and weights")
+            if len(inputs) > 3:
+                raise popart_exception(f"Each convolution of MultiConvOp '{name}' can have at most three inputs - data, weights, and bias")
+        for parameter in (*_MULTI_CONV_LISTS, *_MULTI_CONV_ITEMS):
+            if values[parameter] and len(values[parameter]) != len(convs):
+                raise popart_exception(
+                    f"For MultiConvOp '{name}', number of {parameter} parameter sets ({len(values[parameter])}) "
+                    f"does not match the number of input sets ({len(convs)})"
+                )
+        for number, inputs in enumerate(convs):
+            check_conv(self.model, inputs, {key: values[key][number] if values[key] else [] for key in _MULTI_CONV_LISTS})
+        attributes: Attributes = {key: flat for key in _MULTI_CONV_LISTS if (flat := [one for part in values[key] for one in part])}
+        attributes |= {key: values[key] for key in ("planType", "perConvReservedTiles", "cycleBackOff") if values[key] is not None}
+        for key, attribute in zip(_MULTI_CONV_ITEMS, (AVAILABLE_MEMORY, PARTIALS_TYPE, CONV_DITHERING), strict=True):
+            if values[key]:
+                attributes[attribute] = values[key]
+        attributes["numConvs"] = len(convs)
+        flat_inputs = [id for inputs in convs for id in (*inputs, *[""] * (3 - len(inputs)))]
+        return self.add(BuilderOperator(domain=DOMAIN, name="MultiConv"), flat_inputs, attributes, name, len(convs))
+
+    @overloaded((*INIT_PARAMETERS, SignatureParameter("batch_axis", INT), DEBUG_CONTEXT), (*INIT_PARAMETERS, DEBUG_CONTEXT), returns="str")
+    def init(self, debugContext: str, batch_axis: int = -1, **attributes: Any) -> str:
+        """A tensor of zeros (InitType.Zero), or of anything (NoInit)."""
+        attributes |= {"tensor_type": _ACTIVATION_GRADIENT, "batch_axis": batch_axis}
+        return self.add(BuilderOperator(domain=DOMAIN, name="Init", outputs=1), [], attributes, debugContext)[0]
+
+    @overloaded(*_either_debug(_ARGS, SignatureParameter("num_outputs", INT), SignatureParameter("callee", SUBGRAPH)), returns="List[str]")
+    def call(self, args: list[str], num_outputs: int, callee: GraphModel, debugContext: str = "", debugName: str = "") -> list[str]:
+        """Runs a subgraph with `args` as its inputs."""
+        graph, name = called(self.model, callee), debugContext or debugName
+        for given, own, what in ((len(args), len(graph.input), "input"), (num_outputs, len(graph.output), "output")):
+            if given != own:
+                raise popart_exception(
+                    f"For CallOp '{name}', number of {what}s ({given}) does not match that of the callee subgraph ({own})"
+                )
+        attributes: Attributes = {"num_outputs": num_outputs, "callee": graph}
+        return self.add(BuilderOperator(domain=DOMAIN, name="Call"), args, attributes, name, num_outputs)
+
+    @overloaded(
+        *_either_debug(
+            _ARGS,
+            SignatureParameter("maxSequenceLengths", INTS),
+            SignatureParameter("resultSize", INT),
+            SignatureParameter("callbackBatchSize", INT),
+            SignatureParameter("callback", SUBGRAPH),
         ),
-        "packedDataBlock": one("packedDataBlock", [packed], "Runs a subgraph on batches of packed sequences.", _packed_data_block, "str"),
-        "replicatedallreduce": one(
-            "replicatedallreduce", [collective], "Reduces over replicas.", _collective("ReplicatedAllReduce", (1, 1)), "str"
-        ),
-        "replicatedreducescatter": one(
-            "replicatedreducescatter",
-            [collective],
-            "Reduces over replicas, each of which keeps its part.",
-            _collective("ReplicatedReduceScatter", (1, 2)),
-            "str",
-        ),
-    }
+        returns="str",
+    )
+    def packedDataBlock(self, args: list[str], callback: GraphModel, debugContext: str = "", debugName: str = "", **sizes: Any) -> str:
+        """Runs a subgraph on batches of packed sequences."""
+        attributes: Attributes = {**sizes, "callback": called(self.model, callback)}
+        operator = BuilderOperator(domain=DOMAIN, name="PackedDataBlock", outputs=1)
+        return self.add(operator, args, attributes, debugContext or debugName)[0]
+
+    @overloaded(_COLLECTIVE, returns="str")
+    def replicatedallreduce(self, **values: Any) -> str:
+        """Reduces over replicas."""
+        return self._collective("ReplicatedAllReduce", (1, 1), **values)
+
+    @overloaded(_COLLECTIVE, returns="str")
+    def replicatedreducescatter(self, **values: Any) -> str:
+        """Reduces over replicas, each of which keeps its part."""
+        return self._collective("ReplicatedReduceScatter", (1, 2), **values)
+
+    def _collective(
+        self, op_type: str, inputs: tuple[int, int], args: list[str], collectiveOperator: Any, commGroup: Any, **debug: str
+    ) -> str:
+        attributes: Attributes = {}
+        if collectiveOperator is not None:
+            attributes[COLLECTIVE_OPERATOR] = int(collectiveOperator)
+        if commGroup is not None:
+            attributes[COLLECTIVE_COMM_GROUP] = [int(commGroup.type), int(commGroup.replicaGroupSize)]
+        operator = BuilderOperator(domain=DOMAIN, name=op_type, inputs=inputs, outputs=1)
+        return self.add(operator, args, attributes, debug["debugContext"])[0]
 
 
-_methods: Final[dict[str, Any]] = {**{entry.name: _table_method(entry) for entry in TABLE}, **_special_methods()}
-AiGraphcoreOpset1 = type("AiGraphcoreOpset1", (GraphcoreOpset,), {**_methods, "__doc__": GraphcoreOpset.__doc__})
-METHODS: Final = tuple(sorted(_methods))
+def _table_method(entry: GraphcoreOperator) -> Any:
+    own = {parameter.name for parameter in entry.parameters}
+    debug = next(name for name in DEBUG_NAMES if any(one.name == name for one in entry.all_parameters()))
+    many = (entry.outputs > 1 or entry.varies) and entry.name != "ctcloss"
+    bounds = (entry.inputs, entry.inputs) if isinstance(entry.inputs, int) else entry.inputs
+    operator = BuilderOperator(domain=DOMAIN, name=entry.op_type, inputs=bounds, outputs=entry.outputs)
+
+    def run(self: AiGraphcoreOpset1, **values: Any) -> Any:
+        given = values["args"]
+        attributes = entry.attributes({name: value for name, value in values.items() if name in own})
+        ids = self.add(operator, [given] if isinstance(given, str) else given, attributes, values[debug], values.get("num_outputs"))
+        return None if not entry.outputs else ids if many else ids[0]
+
+    returns = "None" if not entry.outputs else "List[str]" if many else "str"
+    return overloaded(entry.all_parameters(), returns=returns, name=entry.name, owner="AiGraphcoreOpset1", doc=entry.doc)(run)
+
+
+for _each in TABLE:
+    setattr(AiGraphcoreOpset1, _each.name, _table_method(_each))

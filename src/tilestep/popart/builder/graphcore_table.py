@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from tilestep.popart.builder.model import AttributeValue
-from tilestep.popart.builder.nodes import BuilderOperator
 from tilestep.popart.builder.signatures import (
     BOOL,
     DEBUG_CONTEXT,
@@ -41,8 +40,8 @@ _SCATTERS: Final = {
 
 
 def as_given(values: Mapping[str, Any]) -> Attributes:
-    """Parameters as they are, but None."""
-    return {name: value for name, value in values.items() if value is not None}
+    """Parameters as they are, but None and the debug context."""
+    return {name: value for name, value in values.items() if value is not None and name not in DEBUG_NAMES}
 
 
 def with_reduction(values: Mapping[str, Any]) -> Attributes:
@@ -53,11 +52,6 @@ def with_reduction(values: Mapping[str, Any]) -> Attributes:
 def ctc_loss(values: Mapping[str, Any]) -> Attributes:
     """The type of the result as ONNX numbers it; 0 for that of the input."""
     return {**with_reduction(values), "outDataType": onnx_number(data_type_of(values["outDataType"]))}
-
-
-def ctc_beam_search(values: Mapping[str, Any]) -> Attributes:
-    """Parameters but the debug context."""
-    return {name: values[name] for name in ("blank", "beam_width", "top_paths")}
 
 
 def scatter(values: Mapping[str, Any]) -> Attributes:
@@ -98,7 +92,7 @@ def subsample(values: Mapping[str, Any]) -> Attributes:
 def print_tensor(values: Mapping[str, Any]) -> Attributes:
     """Letters as their numbers."""
     letters = {name: ord(values[name]) for name in ("separator", "openBracket", "closeBracket")}
-    return {**without_debug(values), **letters}
+    return {**as_given(values), **letters}
 
 
 def slice(values: Mapping[str, Any]) -> Attributes:
@@ -106,46 +100,47 @@ def slice(values: Mapping[str, Any]) -> Attributes:
     return {name: values[name] for name in ("axes", "ends", "starts") if name != "axes" or values["axes"]}
 
 
-def without_debug(values: Mapping[str, Any]) -> Attributes:
-    """Parameters but the debug context."""
-    return {name: value for name, value in values.items() if name not in DEBUG_NAMES}
-
-
 DOMAIN: Final = "ai.graphcore"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GraphcoreOperator:
     """An operator's method.
 
     Attributes:
         name: of the method.
+        op_type: as nodes have it.
+        inputs: how many, or the least and the largest number.
         parameters: all but `args`, `num_outputs` and the debug context.
         doc: what it computes, with the inputs in the order of `args`.
+        outputs: how many.
         attributes: values of `parameters` -> the node's attributes.
-        args: how `args` is given.
+        args: the default of `args`.
+        args_kind: how `args` is given.
         varies: whether the caller says the number of outputs.
-        many: whether it gives a list of ids; None of both if it has no outputs.
     """
 
     name: str
-    operator: BuilderOperator
-    parameters: tuple[SignatureParameter, ...]
-    doc: str
-    attributes: Callable[[Mapping[str, Any]], Attributes]
-    args: SignatureParameter
-    varies: bool
-    many: bool
+    op_type: str
+    inputs: int | tuple[int, int]
+    parameters: tuple[SignatureParameter, ...] = ()
+    doc: str = ""
+    _: KW_ONLY
+    outputs: int = 1
+    attributes: Callable[[Mapping[str, Any]], Attributes] = as_given
+    args: Any = REQUIRED
+    args_kind: ValueKind = IDS
+    varies: bool = False
 
     def all_parameters(self) -> tuple[SignatureParameter, ...]:
         """Those of the method. The debug context is the last one, but for printtensor."""
-        count = (SignatureParameter(name="num_outputs", kind=INT),) if self.varies else ()
+        count = (SignatureParameter("num_outputs", INT),) if self.varies else ()
         named = any(parameter.name in DEBUG_NAMES for parameter in self.parameters)
-        return (self.args, *count, *self.parameters, *(() if named else (DEBUG_CONTEXT,)))
+        return (SignatureParameter("args", self.args_kind, self.args), *count, *self.parameters, *(() if named else (DEBUG_CONTEXT,)))
 
 
-def _one(name: str, kind: ValueKind, default: Any = REQUIRED) -> SignatureParameter:
-    return SignatureParameter(name=name, kind=kind, default=default)
+_entry: Final = GraphcoreOperator
+_one: Final = SignatureParameter
 
 
 def _single_letter(value: object) -> str:
@@ -157,32 +152,6 @@ def _single_letter(value: object) -> str:
 _LETTER: Final = ValueKind(label="str", convert=_single_letter)
 _REDUCTION: Final = _one("reduction", instance_of(ReductionType), ReductionType.Mean)
 _SCATTER: Final = _one("reduction", instance_of(ScatterReduction), ScatterReduction.Sum)
-
-
-def _entry(
-    name: str,
-    op_type: str,
-    inputs: int | tuple[int, int],
-    parameters: tuple[SignatureParameter, ...] = (),
-    doc: str = "",
-    *,
-    outputs: int = 1,
-    attributes: Callable[[Mapping[str, Any]], Attributes] = as_given,
-    args: Any = REQUIRED,
-    args_kind: ValueKind = IDS,
-    varies: bool = False,
-) -> GraphcoreOperator:
-    bounds = (inputs, inputs) if isinstance(inputs, int) else inputs
-    return GraphcoreOperator(
-        name=name,
-        operator=BuilderOperator(domain=DOMAIN, name=op_type, inputs=bounds, outputs=outputs),
-        parameters=parameters,
-        doc=doc,
-        attributes=attributes,
-        args=_one("args", args_kind, args),
-        varies=varies,
-        many=outputs > 1 or varies,
-    )
 
 
 _AXES_AND_SIZES: Final = (_one("axes", INTS), _one("sizes", INTS))
@@ -231,7 +200,6 @@ TABLE: Final = (
         "The likeliest labellings. Inputs: log-probabilities [time, batch, classes], lengths [batch]. "
         "Outputs: log-probabilities [batch, paths], lengths [batch, paths], labels [batch, paths, time].",
         outputs=3,
-        attributes=ctc_beam_search,
     ),
     _entry(
         "ctcloss",
@@ -424,7 +392,6 @@ TABLE: Final = (
         (1, 2),
         (_one("remap_type", member_number(TensorRemapType), 0), _one("debugPrefix", DEBUG_CONTEXT.kind, "")),
         "The input, in another layout.",
-        attributes=without_debug,
     ),
 )
 INIT_PARAMETERS: Final = (_one("shape", INTS), _one("data_type", member_number(DataType)), _one("init_type", member_number(InitType)))

@@ -24,14 +24,14 @@ from tilestep.popart.builder.signatures import (
 )
 from tilestep.popart.exceptions import popart_exception
 
-_NAME: Final = SignatureParameter(name="attributeName", kind=STR)
-_OUTPUTS: Final = SignatureParameter(name="nodeOutputNames", kind=ID_SET)
+_NAME: Final = SignatureParameter("attributeName", STR)
+_OUTPUTS: Final = SignatureParameter("nodeOutputNames", ID_SET)
 _ONE: Final = (_NAME, _OUTPUTS)
 _Type: Final = onnx.AttributeProto
 
 
 def _adding(kind: ValueKind) -> tuple[SignatureParameter, ...]:
-    return (_NAME, SignatureParameter(name="attributeValue", kind=kind), _OUTPUTS)
+    return (_NAME, SignatureParameter("attributeValue", kind), _OUTPUTS)
 
 
 def _reader(name: str, kind: Any, wanted: str, returns: str) -> Any:
@@ -95,9 +95,9 @@ class NodeAttributes:
         raise popart_exception(f"Node does not have an attribute {name}.")
 
 
-_OUTPUT: Final = SignatureParameter(name="nodeOutputName", kind=STR)
+_OUTPUT: Final = SignatureParameter("nodeOutputName", STR)
 
-_PROPORTION: Final = SignatureParameter(name="availableMemoryProportion", kind=FLOAT)
+_PROPORTION: Final = SignatureParameter("availableMemoryProportion", FLOAT)
 _WITH_PARTIALS: Final = ("Conv", "MatMul")
 _SERIALIZE_MODES: Final = ("input_channels", "reducing_dim", "output_channels", "none")
 
@@ -117,7 +117,7 @@ class Tuning(NodeAttributes):
             self.removeNodeAttribute(names.AVAILABLE_MEMORY, outputs)
         self.addNodeAttribute(names.AVAILABLE_MEMORY, availableMemoryProportion, outputs)
 
-    @overloaded((_OUTPUT, SignatureParameter(name="partialsType", kind=STR)))
+    @overloaded((_OUTPUT, SignatureParameter("partialsType", STR)))
     def setPartialsType(self, nodeOutputName: str, partialsType: str) -> None:
         """The type of partial results, FLOAT or HALF. Raises: popart_exception for nodes other than convolutions and matrix products."""
         self._require(nodeOutputName, "setPartialsType", _WITH_PARTIALS, f"operators: {', '.join(_WITH_PARTIALS)};")
@@ -130,7 +130,7 @@ class Tuning(NodeAttributes):
             return "FLOAT"
         return self.getStringNodeAttribute(names.PARTIALS_TYPE, {nodeOutputName})
 
-    @overloaded((_OUTPUT, SignatureParameter(name="enableConvDithering", kind=INT)))
+    @overloaded((_OUTPUT, SignatureParameter("enableConvDithering", INT)))
     def setEnableConvDithering(self, nodeOutputName: str, enableConvDithering: int) -> None:
         """Whether a convolution is laid out from another tile than others. Raises: popart_exception for other nodes, and beyond 0 and 1."""
         if enableConvDithering not in (0, 1):
@@ -140,10 +140,10 @@ class Tuning(NodeAttributes):
 
     @overloaded(
         (
-            SignatureParameter(name="nodeOutputName", kind=ID_SET),
-            SignatureParameter(name="mode", kind=STR),
-            SignatureParameter(name="factor", kind=INT, default=0),
-            SignatureParameter(name="keep_precision", kind=BOOL, default=False),
+            SignatureParameter("nodeOutputName", ID_SET),
+            SignatureParameter("mode", STR),
+            SignatureParameter("factor", INT, 0),
+            SignatureParameter("keep_precision", BOOL, False),
         )
     )
     def setSerializeMatMul(self, nodeOutputName: frozenset[str], mode: str, factor: int, keep_precision: bool) -> None:
@@ -159,16 +159,14 @@ class Tuning(NodeAttributes):
             self.addNodeAttribute(names.SERIALIZE_MATMUL_FACTOR, factor, nodeOutputName)
             self.addNodeAttribute(names.SERIALIZE_MATMUL_PRECISION, int(keep_precision), nodeOutputName)
 
-    @overloaded(
-        (_OUTPUT, SignatureParameter(name="patternNames", kind=STRS)), (_OUTPUTS, SignatureParameter(name="patternNames", kind=STRS))
-    )
+    @overloaded((_OUTPUT, SignatureParameter("patternNames", STRS)), (_OUTPUTS, SignatureParameter("patternNames", STRS)))
     def excludePatterns(
         self, patternNames: list[str], nodeOutputName: str | None = None, nodeOutputNames: frozenset[str] = frozenset()
     ) -> None:
         """Patterns that must not change a node."""
         self._set(names.EXCLUDE_PATTERNS, patternNames, nodeOutputNames if nodeOutputName is None else nodeOutputName)
 
-    @overloaded((_OUTPUT, SignatureParameter(name="prefs", kind=dict_of(FLOAT))))
+    @overloaded((_OUTPUT, SignatureParameter("prefs", dict_of(FLOAT))))
     def setInplacePreferences(self, nodeOutputName: str, prefs: dict[str, float]) -> None:
         """Priorities of a node's in-place variants, by their names."""
         ordered = sorted(prefs)

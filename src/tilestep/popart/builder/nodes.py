@@ -22,6 +22,19 @@ LAYER = "popartbuilder"  # of builders, in debug files
 Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
 
 
+class Opset:
+    """Operators of one version of a domain, which add nodes to a builder's graph. Attributes: version: of the domain."""
+
+    version: int
+
+    def __init__(self, model: GraphModel) -> None:
+        self.model = model
+
+    def getOpsetVersion(self) -> int:
+        """The version of the domain."""
+        return self.version
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuilderOperator:
     """An operator of some domain.

@@ -14,7 +14,7 @@ import onnx
 from onnx import defs
 
 from tilestep.popart.builder.model import AttributeValue, GraphModel
-from tilestep.popart.builder.nodes import BuilderOperator, Check, add_operator
+from tilestep.popart.builder.nodes import BuilderOperator, Check, Opset, add_operator
 from tilestep.popart.builder.signatures import (
     ARRAY,
     BOOL,
@@ -28,11 +28,10 @@ from tilestep.popart.builder.signatures import (
     REQUIRED,
     STR,
     STRS,
-    Overload,
     SignatureParameter,
     ValueKind,
-    method,
     optional,
+    overloaded,
 )
 from tilestep.popart.builder.subgraphs import SUBGRAPH, embedded
 from tilestep.popart.builder.windows import check_conv, check_pad, check_pool
@@ -60,23 +59,6 @@ _KINDS: Final[Mapping[Any, ValueKind]] = {
 _LISTS: Final = (_Type.INTS, _Type.FLOATS, _Type.STRINGS)
 
 
-class OnnxOpset:
-    """Operators of one version of ONNX, which add nodes to a builder's graph.
-
-    Attributes: version: of ONNX's domain; operators: the schema of each method.
-    """
-
-    version: int
-    operators: Mapping[str, defs.OpSchema]
-
-    def __init__(self, model: GraphModel) -> None:
-        self.model = model
-
-    def getOpsetVersion(self) -> int:
-        """The version of ONNX's domain."""
-        return self.version
-
-
 def method_name(operator: str) -> str:
     """The name of an operator's method: in lower case, with "logical_" before words that C++ keeps for itself."""
     name = operator.lower()
@@ -98,13 +80,13 @@ def parameters_of(schema: defs.OpSchema) -> tuple[SignatureParameter, ...]:
     """The parameters of an operator's method."""
     parameters: list[SignatureParameter] = []
     if schema.max_input > 0:
-        parameters.append(SignatureParameter(name="args", kind=IDS))
+        parameters.append(SignatureParameter("args", IDS))
     if schema.min_output != schema.max_output:
-        parameters.append(SignatureParameter(name="num_outputs", kind=INT))
+        parameters.append(SignatureParameter("num_outputs", INT))
     if schema.name == "Constant":
-        parameters.append(SignatureParameter(name="value", kind=ARRAY))
+        parameters.append(SignatureParameter("value", ARRAY))
         if schema.since_version >= 11:
-            parameters.append(SignatureParameter(name="is_value_sparse", kind=BOOL, default=False))
+            parameters.append(SignatureParameter("is_value_sparse", BOOL, False))
         return (*parameters, DEBUG_CONTEXT)
     attributes = [_parameter(schema, schema.attributes[name]) for name in sorted(schema.attributes) if name not in _OMITTED]
     parameters += [one for one in attributes if one.default is REQUIRED]
@@ -116,9 +98,9 @@ def _parameter(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Sig
     kind = STR if schema.name == "Cast" else _KINDS[attribute.type]
     tensor = attribute.type in (_Type.TENSOR, _Type.SPARSE_TENSOR)
     if attribute.required or tensor:
-        return SignatureParameter(name=attribute.name, kind=kind)
+        return SignatureParameter(attribute.name, kind)
     default = _default(schema, attribute)
-    return SignatureParameter(name=attribute.name, kind=optional(kind) if default is None else kind, default=default)
+    return SignatureParameter(attribute.name, optional(kind) if default is None else kind, default)
 
 
 def _default(schema: defs.OpSchema, attribute: defs.OpSchema.Attribute) -> Any:
@@ -186,7 +168,7 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
     many = schema.max_output > 1
     varies = schema.min_output != schema.max_output
 
-    def run(self: OnnxOpset, position: int, values: dict[str, Any]) -> Any:
+    def run(self: Opset, **values: Any) -> Any:
         if any(isinstance(value, GraphModel) for value in values.values()):
             self.model.use_opset("ai.onnx", version)  # before versions of the inner graphs are adopted
         attributes = attributes_of(schema, {name: embedded(self.model, value) for name, value in values.items()})
@@ -202,13 +184,11 @@ def _method(name: str, schema: defs.OpSchema, version: int) -> Any:
         )
         return ids if many else ids[0]
 
-    returns = "List[str]" if many else "str"
-    overloads = [Overload(parameters=parameters_of(schema), returns=returns)]
+    overloads = [parameters_of(schema)]
     if schema.name == "If":  # the original's Python layer calls its debug context `name`
-        overloads.append(
-            Overload(parameters=(*parameters_of(schema)[:-1], SignatureParameter(name="name", kind=DEBUG, default="")), returns=returns)
-        )
-    return method(name, overloads, _doc(schema), run, owner=f"AiOnnxOpset{version}")
+        overloads.append((*overloads[0][:-1], SignatureParameter("name", DEBUG, "")))
+    returns = "List[str]" if many else "str"
+    return overloaded(*overloads, returns=returns, name=name, owner=f"AiOnnxOpset{version}", doc=_doc(schema))(run)
 
 
 def _doc(schema: defs.OpSchema) -> str:
@@ -217,12 +197,12 @@ def _doc(schema: defs.OpSchema) -> str:
     return f"Adds operator {schema.name} of ONNX, in the meaning that it has since version {schema.since_version}: {link}\n\n{returns}"
 
 
-def opset_class(version: int) -> type[OnnxOpset]:
-    """The class of a version's operators, such as AiOnnxOpset10."""
+def opset_class(version: int) -> type[Opset]:
+    """The class of a version's operators, such as AiOnnxOpset10. Its `operators` are the schema of each method."""
     operators = schemas_of(version)
     members: dict[str, Any] = {name: _method(name, schema, version) for name, schema in operators.items()}
     members |= {"version": version, "operators": operators, "__doc__": f"Operators of version {version} of ONNX."}
-    return type(f"AiOnnxOpset{version}", (OnnxOpset,), members)
+    return type(f"AiOnnxOpset{version}", (Opset,), members)
 
 
 AiOnnxOpset6 = opset_class(6)
@@ -233,19 +213,12 @@ AiOnnxOpset10 = opset_class(10)
 AiOnnxOpset11 = opset_class(11)
 
 
-class AiOnnxMlOpset1:
+class AiOnnxMlOpset1(Opset):
     """Operators of ai.onnx.ml's version 1: the original's builder has none."""
 
     version = 1
 
-    def __init__(self, model: GraphModel) -> None:
-        self.model = model
 
-    def getOpsetVersion(self) -> int:
-        """The version of the domain."""
-        return self.version
-
-
-OPSETS: Final[Mapping[int, type[OnnxOpset]]] = dict(
+OPSETS: Final[Mapping[int, type[Opset]]] = dict(
     zip(VERSIONS, (AiOnnxOpset6, AiOnnxOpset7, AiOnnxOpset8, AiOnnxOpset9, AiOnnxOpset10, AiOnnxOpset11), strict=True)
 )

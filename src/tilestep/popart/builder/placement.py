@@ -90,16 +90,16 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def _outputs(kind: ValueKind, name: str = "nodeOutputNames") -> SignatureParameter:
-    return SignatureParameter(name=name, kind=kind)
+    return SignatureParameter(name, kind)
 
 
 def _value(default: Any = 0, kind: ValueKind = INT64) -> SignatureParameter:
-    return SignatureParameter(name="value", kind=kind, default=default)
+    return SignatureParameter("value", kind, default)
 
 
 _RECOMPUTE: Final = instance_of(RecomputeType)
 _LOCATION: Final = instance_of(TensorLocation)
-_NUMBER: Final = SignatureParameter(name="value", kind=INT64)
+_NUMBER: Final = SignatureParameter("value", INT64)
 _Names = str | list[str] | frozenset[str]
 
 
@@ -198,32 +198,32 @@ class Placement(NodeAttributes):
         """Where what nodes give is kept."""
         return self._place(names.OUTPUT_TENSOR_LOCATION, value.serialize(), nodeOutputNames)
 
-    @overloaded((SignatureParameter(name="value", kind=FLOAT),))
+    @overloaded((SignatureParameter("value", FLOAT),))
     def schedulePriority(self, value: float) -> AttributeContextManager | None:
         """The priority of nodes for the scheduler; the larger, the earlier."""
         return self._place(names.SCHEDULE_PRIORITY, value, None)
 
     @overloaded(
         (
-            SignatureParameter(name="type", kind=member_number(CommGroupType), default=0),
-            SignatureParameter(name="groupSize", kind=INT, default=0),
+            SignatureParameter("type", member_number(CommGroupType), 0),
+            SignatureParameter("groupSize", INT, 0),
         )
     )
     def commGroup(self, type: int, groupSize: int) -> AttributeContextManager | None:
         """The group of replicas of collective operations."""
         return self._place(names.COLLECTIVE_COMM_GROUP, [type, groupSize], None)
 
-    @overloaded((SignatureParameter(name="attributes", kind=ValueKind(label="Dict[str, str]", convert=_texts)),))
+    @overloaded((SignatureParameter("attributes", ValueKind(label="Dict[str, str]", convert=_texts)),))
     def outlineAttributes(self, attributes: dict[str, str]) -> KeyValueContextManager:
         """Keys and values that keep nodes apart when equal parts of the graph are outlined."""
         return KeyValueContextManager(self._model, names.OUTLINE, attributes)
 
-    @overloaded((SignatureParameter(name="name", kind=STR),))
+    @overloaded((SignatureParameter("name", STR),))
     def nameScope(self, name: str) -> NameContextManager:
         """A name before the names of tensors and nodes inside the context."""
         return NameContextManager(self._model, name)
 
-    @overloaded((SignatureParameter(name="name", kind=STR, default=""),), returns="str")
+    @overloaded((SignatureParameter("name", STR, ""),), returns="str")
     def getNameScope(self, name: str) -> str:
         """The name with the open name scopes before it."""
         return self._model.scoped(name)

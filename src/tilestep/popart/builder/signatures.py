@@ -183,7 +183,7 @@ class _Required:
 REQUIRED: Final = _Required()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SignatureParameter:
     """A parameter. Attributes: default: REQUIRED if it must be given; a default is taken as it is, without conversion."""
 
@@ -192,7 +192,7 @@ class SignatureParameter:
     default: Any = REQUIRED
 
 
-DEBUG_CONTEXT: Final = SignatureParameter(name="debugContext", kind=DEBUG, default="")
+DEBUG_CONTEXT: Final = SignatureParameter("debugContext", DEBUG, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,16 +247,15 @@ class Overload:
         return inspect.Signature([inspect.Parameter("self", kind), *shown], return_annotation=self.returns)
 
 
-def bind(name: str, overloads: Sequence[Overload], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Finds the first overload that the arguments fit.
+def bind(name: str, overloads: Sequence[Overload], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The converted value of each parameter of the first overload that the arguments fit.
 
-    Returns: its position, and the converted value of each of its parameters.
     Raises: TypeError that lists the overloads if none fits.
     """
     kwargs = renamed(kwargs)
-    for position, overload in enumerate(overloads):
+    for overload in overloads:
         try:
-            return position, overload.bound(args, kwargs)
+            return overload.bound(args, kwargs)
         except Mismatch:
             continue
     known = "\n".join(f"    {number}. {overload}" for number, overload in enumerate(overloads, 1))
@@ -271,42 +270,29 @@ def _shown(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def method(
-    name: str, overloads: Sequence[Overload], doc: str, run: Callable[[Any, int, dict[str, Any]], Any], *, owner: str
-) -> Callable[..., Any]:
-    """A method that binds its arguments and calls `run(self, position of the overload, values)`."""
-    fixed = tuple(overloads)
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        position, values = bind(name, fixed, args, kwargs)
-        return run(self, position, values)
-
-    call.__name__ = name
-    call.__qualname__ = f"{owner}.{name}"
-    call.__doc__ = doc
-    call.__signature__ = fixed[0].signature()  # pyrefly: ignore[missing-attribute]  # inspect reads it
-    return call
-
-
 Run = Callable[..., Any]
+Parameters = tuple[SignatureParameter, ...]
 
 
-def overloaded(*overloads: tuple[SignatureParameter, ...], returns: str = "None") -> Callable[[Run], Any]:
+def overloaded(
+    *overloads: Parameters, returns: str = "None", name: str | None = None, owner: str | None = None, doc: str | None = None
+) -> Callable[[Run], Any]:
     """A decorator: the method takes any of the overloads' parameters, and the decorated function gets them by name.
 
     Where overloads have different parameters, the function has defaults for those that only some have.
+
+    Args: name, owner, doc: of the method, its class and its text, where they are not the function's own.
     """
     made = tuple(Overload(parameters=parameters, returns=returns) for parameters in overloads)
 
     def decorator(run: Run) -> Any:
-        name = run.__name__
+        known_as = name or run.__name__
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            _, values = bind(name, made, args, kwargs)
-            return run(self, **values)
+            return run(self, **bind(known_as, made, args, kwargs))
 
-        call.__name__, call.__qualname__, call.__doc__ = name, run.__qualname__, run.__doc__
-        call.__module__ = run.__module__
+        call.__name__, call.__qualname__ = known_as, run.__qualname__ if owner is None else f"{owner}.{known_as}"
+        call.__doc__, call.__module__ = doc or run.__doc__, run.__module__
         call.__signature__ = made[0].signature()  # pyrefly: ignore[missing-attribute]  # inspect reads it
         call.overloads = made  # pyrefly: ignore[missing-attribute]
         return call

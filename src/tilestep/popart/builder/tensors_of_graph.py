@@ -19,13 +19,13 @@ from tilestep.popart.tensors import InputSettings, TensorInfo, data_type_of_onnx
 from tilestep.popart.variables import VariableSettings
 
 _T = TypeVar("_T")
-_INFO: Final = SignatureParameter(name="tensorInfo", kind=instance_of(TensorInfo))
-_TYPE: Final = SignatureParameter(name="dataType", kind=STR)
-_SHAPE: Final = SignatureParameter(name="shape", kind=INTS)
-_SETTINGS: Final = SignatureParameter(name="settings", kind=instance_of(InputSettings))
-_VALUES: Final = SignatureParameter(name="initVal", kind=ARRAY)
-_VARIABLE: Final = SignatureParameter(name="variableSettings", kind=instance_of(VariableSettings))
-_ID: Final = SignatureParameter(name="id", kind=STR)
+_INFO: Final = SignatureParameter("tensorInfo", instance_of(TensorInfo))
+_TYPE: Final = SignatureParameter("dataType", STR)
+_SHAPE: Final = SignatureParameter("shape", INTS)
+_SETTINGS: Final = SignatureParameter("settings", instance_of(InputSettings))
+_VALUES: Final = SignatureParameter("initVal", ARRAY)
+_VARIABLE: Final = SignatureParameter("variableSettings", instance_of(VariableSettings))
+_ID: Final = SignatureParameter("id", STR)
 
 
 def _debug_number(id: str, method: str) -> int:
@@ -74,7 +74,7 @@ class TensorsOfGraph:
         self._model.add_input(id)
         return id
 
-    @overloaded((SignatureParameter(name="tensorId", kind=STR),))
+    @overloaded((SignatureParameter("tensorId", STR),))
     def addInputTensorFromParentGraph(self, tensorId: str) -> None:
         """Makes a tensor of a graph around this one its input. Raises: popart_exception if no graph around has it."""
         if not self._model.is_around(tensorId):
@@ -99,12 +99,12 @@ class TensorsOfGraph:
         note_variable(self._model, id, VariableSettings() if variableSettings is None else variableSettings)
         return id
 
-    @overloaded((SignatureParameter(name="outputName", kind=STR),))
+    @overloaded((SignatureParameter("outputName", STR),))
     def addOutputTensor(self, outputName: str) -> None:
         """Declares a tensor an output of the graph."""
         self._model.add_output(outputName)
 
-    @overloaded((SignatureParameter(name="replicationFactor", kind=INT),))
+    @overloaded((SignatureParameter("replicationFactor", INT),))
     def embedReplicationFactor(self, replicationFactor: int) -> None:
         """Notes the number of replicas in the model."""
         self._model.note_metadata(names.REPLICATION_FACTOR, replicationFactor)

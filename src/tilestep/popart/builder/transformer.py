@@ -20,7 +20,7 @@ from tilestep.popart.builder.signatures import BOOL, IDS, STR, SignatureParamete
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype, typed_tensor
 
-_IDS: Final = SignatureParameter(name="ids", kind=IDS)
+_IDS: Final = SignatureParameter("ids", IDS)
 _BATCH_NORMALIZATION_OUTPUTS: Final = 5  # y, mean, variance, saved mean, saved variance
 _numbers: Final = itertools.count()  # of outputs that are added, process-wide
 _Type: Final = onnx.TensorProto
@@ -60,7 +60,7 @@ class GraphTransformer:
     convertINT8ToINT32 = _conversion("convertINT8ToINT32", _Type.INT8, _Type.INT32, "8-bit integers 32-bit ones")
     convertINT16ToINT32 = _conversion("convertINT16ToINT32", _Type.INT16, _Type.INT32, "16-bit integers 32-bit ones")
 
-    @overloaded((SignatureParameter(name="clip", kind=BOOL, default=False),))
+    @overloaded((SignatureParameter("clip", BOOL, False),))
     def convertINT64ToINT32(self, clip: bool) -> None:
         """Makes all 64-bit integers 32-bit ones.
 
@@ -103,7 +103,7 @@ class GraphTransformer:
                 for position in range(len(node.output), _BATCH_NORMALIZATION_OUTPUTS):
                     node.output.append(f"{node.op_type}_{node.name}_oi{position}_{next(_numbers)}")
 
-    @overloaded((_IDS, SignatureParameter(name="filename", kind=STR)))
+    @overloaded((_IDS, SignatureParameter("filename", STR)))
     def saveInitializersExternally(self, ids: list[str], filename: str) -> None:
         """Moves initialisers into a file, of which the model keeps the name. Raises: popart_exception as the builder's does."""
         external.save(self._model, ids, filename)
