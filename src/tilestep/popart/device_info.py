@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 from tilestep.errors import SpecError
@@ -36,23 +35,22 @@ def machine_of(name: str) -> MachineSpec:
     return load_machine(name)
 
 
-def emulated_machine(name: str, num_ipus: int, num_tiles: int, sync_pattern: str) -> MachineSpec:
+def emulated_machine(base: MachineSpec, num_ipus: int, num_tiles: int, sync_pattern: str) -> MachineSpec:
     """The machine for a device.
 
     Args:
-        name: of a machine with the device's IPUs.
+        base: a machine with the device's IPUs.
         num_ipus: of the device.
         num_tiles: of each IPU. A machine that a setting names keeps its own tiles.
         sync_pattern: of the device.
-    Raises: SpecError if there is no such machine.
+    Raises: SpecError if there can be no such machine.
     """
     stated, named = system_machine()
     if not named:
-        base = stated if name == stated.name else load_machine(name)
         return changed_machine(base, num_ipus=num_ipus, num_tiles=num_tiles, sync_pattern=sync_pattern)
     machine = changed_machine(stated, num_ipus=num_ipus, sync_pattern=sync_pattern)
-    if (stated.name, stated.ipu.num_tiles) != (name, num_tiles):
-        _say_once(stated.name, stated.ipu.num_tiles, name, num_tiles)
+    if (stated.name, stated.ipu.num_tiles) != (base.name, num_tiles):
+        _say_once(stated.name, stated.ipu.num_tiles, base.name, num_tiles)
     return machine
 
 
@@ -112,31 +110,15 @@ SYSTEM: Final = DevicesInUse()
 _POLL_WALL_S: Final = 0.05  # between two tries to attach
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a device was asked for.
-
-    Attributes:
-        type: of the device.
-        num_ipus: how many it has.
-        tiles: of each IPU.
-        arch: "ipu1", "ipu2" or "ipu21"; "" for a Cpu device.
-        machine: the name of the machine with such IPUs; "" for a Cpu device.
-    """
-
-    type: DeviceType
-    num_ipus: int
-    tiles: int
-    arch: str
-    machine: str
-
-
 @final
 class DeviceInfo:
     """One device. DeviceManager makes them; as a context manager it is detached at the end.
 
     Args:
-        request: what it was asked for.
+        type: of the device.
+        base: a machine with such IPUs; None for a Cpu device.
+        num_ipus: how many it has.
+        tiles: of each IPU; 0: all that they have.
         pattern: which IPUs wait for each other.
         connection: when it is attached to.
         identity: its number among the devices of the system.
@@ -145,14 +127,20 @@ class DeviceInfo:
 
     def __init__(
         self,
-        request: Request,
+        type: DeviceType,
+        base: MachineSpec | None = None,
         *,
+        num_ipus: int = 1,
+        tiles: int = 0,
         pattern: SyncPattern = SyncPattern.Full,
         connection: DeviceConnectionType = DeviceConnectionType.Always,
         identity: int = 0,
         ipus: tuple[int, ...] = (),
     ) -> None:
-        self.request: Final = request
+        self.type: Final = type
+        self.base: Final = base
+        self.num_ipus: Final = num_ipus
+        self.tiles_per_ipu: Final = tiles or (1 if base is None else base.ipu.num_tiles)
         self.sync_pattern: Final = pattern
         self._connection, self._id, self._ipus = connection, identity, ipus
         self._timeout_wall_s = SYSTEM.attach_timeout_wall_s
@@ -160,11 +148,6 @@ class DeviceInfo:
         self._attached = False
 
     # --- What it is ---
-
-    @property
-    def type(self) -> DeviceType:
-        """Its kind."""
-        return self.request.type
 
     @property
     def connectionType(self) -> DeviceConnectionType:
@@ -179,29 +162,28 @@ class DeviceInfo:
     @property
     def numIpus(self) -> int:
         """How many IPUs it has."""
-        return self.request.num_ipus
+        return self.num_ipus
 
     @property
     def tilesPerIPU(self) -> int:
         """Tiles of each IPU, as the program asked for them."""
-        return self.request.tiles
+        return self.tiles_per_ipu
 
-    num_ipus = numIpus
-    tilesPerIpu = tiles_per_ipu = tilesPerIPU
+    tilesPerIpu = tilesPerIPU
 
     @property
     def ipuVersion(self) -> str:
         """The version of its IPUs, as "ipu2". Raises: popart_exception for a Cpu device."""
-        if not self.request.arch:
+        if self.base is None:
             raise popart_exception("A Cpu device has no IPU, so no ipuVersion: ask `version`")
-        return self.request.arch
+        return self.base.ipu.version
 
     @property
     def version(self) -> str:
         """A model's IPU version; the version of the driver, which is PopART's here, of an attached device; else a word about its kind."""
         match self.type:
             case DeviceType.IpuModel:
-                return self.request.arch
+                return self.ipuVersion
             case DeviceType.Ipu:
                 return versionString() if self._attached else "<unknown-ipu-unattached>"
             case DeviceType.Cpu:
@@ -228,14 +210,11 @@ class DeviceInfo:
         A machine that a setting names goes before the device's version and tiles.
         Raises: popart_exception if there is no machine of so many IPUs or tiles.
         """
-        if self.type is DeviceType.Cpu:
-            return None
-        if self._machine is None:
-            asked = self.request
+        if self._machine is None and self.base is not None:
             try:
-                self._machine = emulated_machine(asked.machine, asked.num_ipus, asked.tiles, str(self.sync_pattern))
+                self._machine = emulated_machine(self.base, self.num_ipus, self.tiles_per_ipu, str(self.sync_pattern))
             except SpecError as error:
-                raise popart_exception(f"No {self.type} device with {asked.num_ipus} IPUs of {asked.tiles} tiles: {error}") from error
+                raise popart_exception(f"No {self.type} device with {self.num_ipus} IPUs of {self.tiles_per_ipu} tiles: {error}") from error
         return self._machine
 
     # --- Whether it is in use ---

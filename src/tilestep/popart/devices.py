@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, final
 
 from tilestep.machine import machine_names
 from tilestep.messages import nearest, shown
-from tilestep.popart.device_info import SYSTEM, DeviceInfo, Request, machine_of, system_machine
+from tilestep.popart.device_info import SYSTEM, DeviceInfo, machine_of, system_machine
 from tilestep.popart.enums import DeviceConnectionType, DeviceSelectionCriterion, DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_exception
 from tilestep.popart.whole_numbers import whole
@@ -170,16 +170,16 @@ class DeviceManager:
             raise poplar_exception(
                 f"tilesPerIpu is {tiles}: an IPU of {machine.name} has {machine.ipu.num_tiles:,} tiles, and 0 stands for all"
             )
-        request = Request(
-            type=DeviceType.Ipu, num_ipus=len(ipus), tiles=tiles or machine.ipu.num_tiles, arch=machine.ipu.version, machine=machine.name
+        _member("pattern", pattern, SyncPattern)
+        return DeviceInfo(
+            DeviceType.Ipu, machine, num_ipus=len(ipus), tiles=tiles, pattern=pattern, connection=connection, identity=identity, ipus=ipus
         )
-        return DeviceInfo(request, pattern=_member("pattern", pattern, SyncPattern), connection=connection, identity=identity, ipus=ipus)
 
     # --- Devices that are made as they are asked for ---
 
     def createCpuDevice(self) -> DeviceInfo:
         """A device without a machine: nothing is emulated."""
-        return DeviceInfo(Request(type=DeviceType.Cpu, num_ipus=1, tiles=1, arch="", machine=""))
+        return DeviceInfo(DeviceType.Cpu)
 
     def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
         """A model of any number of IPUs, up to 256.
@@ -208,17 +208,11 @@ class DeviceManager:
 
     def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
         """A device to compile for that is like another one. Raises: popart_exception for a Cpu device."""
-        machine = deviceInfo.request.machine
-        if not machine:
+        base, never = deviceInfo.base, DeviceConnectionType.Never
+        if base is None:
             raise popart_exception("A Cpu device has no IPU to compile for: give a device with IPUs")
-        request = Request(
-            type=DeviceType.OfflineIpu,
-            num_ipus=deviceInfo.num_ipus,
-            tiles=deviceInfo.tiles_per_ipu,
-            arch=deviceInfo.request.arch,
-            machine=machine,
-        )
-        return DeviceInfo(request, pattern=deviceInfo.sync_pattern, connection=DeviceConnectionType.Never)
+        num_ipus, tiles = deviceInfo.num_ipus, deviceInfo.tiles_per_ipu
+        return DeviceInfo(DeviceType.OfflineIpu, base, num_ipus=num_ipus, tiles=tiles, pattern=deviceInfo.sync_pattern, connection=never)
 
     def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
         """A device to compile for: some IPUs of a machine.
@@ -235,14 +229,7 @@ class DeviceManager:
             hint = f" The nearest is {near}." if near else ""
             raise popart_exception(f"Unknown system {shown(system)}: it must be one of {', '.join(known)}.{hint}")
         whole = machine_of(known[name])
-        request = Request(
-            type=DeviceType.OfflineIpu,
-            num_ipus=numIpus or whole.num_ipus,
-            tiles=whole.ipu.num_tiles,
-            arch=whole.ipu.version,
-            machine=known[name],
-        )
-        return DeviceInfo(request, connection=DeviceConnectionType.Never)
+        return DeviceInfo(DeviceType.OfflineIpu, whole, num_ipus=numIpus or whole.num_ipus, connection=DeviceConnectionType.Never)
 
     def _created(self, kind: DeviceType, options: Mapping[str, object], *, few: bool) -> DeviceInfo:
         if not isinstance(options, Mapping):
@@ -263,14 +250,14 @@ class DeviceManager:
                 f"Unknown ipuVersion {shown(arch)}: it must be one of {', '.join(_BY_VERSION)}. "
                 "A machine of your own is named by TILESTEP_MACHINE, as the path of a TOML file."
             )
-        machine = _BY_VERSION[arch]
-        tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_MODEL_TILES if few else machine_of(machine).ipu.num_tiles)))
-        request = Request(type=kind, num_ipus=_whole("numIPUs", given.get("numIPUs", "1")), tiles=tiles, arch=arch, machine=machine)
+        base = machine_of(_BY_VERSION[arch])
+        tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_MODEL_TILES if few else base.ipu.num_tiles)))
+        num_ipus = _whole("numIPUs", given.get("numIPUs", "1"))
         pattern = syncPatternFromString(given.get("syncPattern", "full"))
         if given.get("gatewayMode", "false").lower() not in ("true", "false"):
             raise popart_exception(f"Option gatewayMode is {shown(given['gatewayMode'])}: it must be true or false")
         connection = DeviceConnectionType.Never if kind is DeviceType.OfflineIpu else DeviceConnectionType.Always
-        device = DeviceInfo(request, pattern=pattern, connection=connection)
+        device = DeviceInfo(kind, base, num_ipus=num_ipus, tiles=tiles, pattern=pattern, connection=connection)
         device.machine()  # so that a number that no machine can have is an error here
         return device
 

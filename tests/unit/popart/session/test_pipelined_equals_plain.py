@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tilestep import popart
-from tilestep.popart.device_info import DeviceInfo, Request
+from tilestep.popart.device_info import DeviceInfo
 
 Array = np.ndarray[Any, Any]
 BATCHES, ACCUMULATION, STAGES = 2, 5, 3
@@ -150,7 +150,7 @@ def trained(model: Model, optimizer: str, *, replicas: int, pipelined: bool, rec
         dataFlow=popart.DataFlow(BATCHES, dict.fromkeys(model.anchors, popart.AnchorReturnType("All"))),
         loss=model.loss,
         optimizer=OPTIMIZERS[optimizer](),
-        deviceInfo=DeviceInfo(Request(type=popart.DeviceType.Cpu, num_ipus=ipus, tiles=1, arch="", machine="")),  # values alone
+        deviceInfo=DeviceInfo(popart.DeviceType.Cpu, num_ipus=ipus),  # values alone
         userOptions=options,
     )
     session.prepareDevice()

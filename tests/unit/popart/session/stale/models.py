@@ -13,7 +13,6 @@ import optax
 
 from tests.unit.popart.session import models
 from tilestep import popart
-from tilestep.popart.device_info import Request
 from tilestep.train import Pipeline
 
 Array = np.ndarray[Any, Any]
@@ -78,7 +77,7 @@ def options(**changes: Any) -> popart.SessionOptions:
 
 def without_machine(ipus: int) -> popart.DeviceInfo:
     """A device that computes values alone."""
-    return popart.DeviceInfo(Request(type=popart.DeviceType.Cpu, num_ipus=ipus, tiles=1, arch="", machine=""))
+    return popart.DeviceInfo(popart.DeviceType.Cpu, num_ipus=ipus)
 
 
 def session(
