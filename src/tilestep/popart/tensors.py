@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 import ml_dtypes
@@ -15,43 +14,26 @@ from onnx import helper, numpy_helper
 from tilestep.onnx.values import Array
 from tilestep.popart.enums import DataType, ExchangeStrategy, ReplicatedStreamMode, TileSet
 from tilestep.popart.exceptions import popart_exception
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TypeFacts:
-    """Attributes: name_lcase: NumPy's name; element_bytes: -1 where an element has no fixed size; onnx: TensorProto's number."""
-
-    name_lcase: str
-    element_bytes: int
-    onnx: int
-    fixed_point: bool = False
-
+from tilestep.protobuf import bytes_field
 
 _UNDEFINED: Final = 0  # TensorProto.UNDEFINED: ONNX's versions that models are written for have no 8-bit floats
+_NUMPY_NAMES: Final = {DataType.FLOAT: "float32", DataType.DOUBLE: "float64"}  # others have that of the type, in lower case
+_FLOATS_OF_8_BITS: Final = (DataType.FLOAT8_143, DataType.FLOAT8_152)
+_WITHOUT_ARRAYS: Final = (DataType.STRING, DataType.UNDEFINED)
 
-_FACTS: Final[Mapping[DataType, _TypeFacts]] = {
-    DataType.UINT8: _TypeFacts(name_lcase="uint8", element_bytes=1, onnx=onnx.TensorProto.UINT8, fixed_point=True),
-    DataType.INT8: _TypeFacts(name_lcase="int8", element_bytes=1, onnx=onnx.TensorProto.INT8, fixed_point=True),
-    DataType.UINT16: _TypeFacts(name_lcase="uint16", element_bytes=2, onnx=onnx.TensorProto.UINT16, fixed_point=True),
-    DataType.INT16: _TypeFacts(name_lcase="int16", element_bytes=2, onnx=onnx.TensorProto.INT16, fixed_point=True),
-    DataType.INT32: _TypeFacts(name_lcase="int32", element_bytes=4, onnx=onnx.TensorProto.INT32, fixed_point=True),
-    DataType.INT64: _TypeFacts(name_lcase="int64", element_bytes=8, onnx=onnx.TensorProto.INT64, fixed_point=True),
-    DataType.UINT32: _TypeFacts(name_lcase="uint32", element_bytes=4, onnx=onnx.TensorProto.UINT32, fixed_point=True),
-    DataType.UINT64: _TypeFacts(name_lcase="uint64", element_bytes=8, onnx=onnx.TensorProto.UINT64, fixed_point=True),
-    DataType.BOOL: _TypeFacts(name_lcase="bool", element_bytes=1, onnx=onnx.TensorProto.BOOL, fixed_point=True),
-    DataType.FLOAT16: _TypeFacts(name_lcase="float16", element_bytes=2, onnx=onnx.TensorProto.FLOAT16),
-    DataType.BFLOAT16: _TypeFacts(name_lcase="bfloat16", element_bytes=2, onnx=onnx.TensorProto.BFLOAT16),
-    DataType.FLOAT8_143: _TypeFacts(name_lcase="float8_143", element_bytes=1, onnx=_UNDEFINED),
-    DataType.FLOAT8_152: _TypeFacts(name_lcase="float8_152", element_bytes=1, onnx=_UNDEFINED),
-    DataType.FLOAT: _TypeFacts(name_lcase="float32", element_bytes=4, onnx=onnx.TensorProto.FLOAT),
-    DataType.DOUBLE: _TypeFacts(name_lcase="float64", element_bytes=8, onnx=onnx.TensorProto.DOUBLE),
-    DataType.COMPLEX64: _TypeFacts(name_lcase="complex64", element_bytes=8, onnx=onnx.TensorProto.COMPLEX64),
-    DataType.COMPLEX128: _TypeFacts(name_lcase="complex128", element_bytes=16, onnx=onnx.TensorProto.COMPLEX128),
-    DataType.STRING: _TypeFacts(name_lcase="string", element_bytes=-1, onnx=onnx.TensorProto.STRING),
-    DataType.UNDEFINED: _TypeFacts(name_lcase="undefined", element_bytes=-1, onnx=_UNDEFINED),
-}
-_OF_ONNX: Final = {facts.onnx: kind for kind, facts in _FACTS.items() if facts.onnx != _UNDEFINED}
-_OF_NUMPY: Final = {facts.name_lcase: kind for kind, facts in _FACTS.items() if kind not in (DataType.STRING, DataType.UNDEFINED)}
+
+def onnx_number(kind: DataType) -> int:
+    """TensorProto's number of a type; 0 (UNDEFINED) for 8-bit floats."""
+    return _UNDEFINED if kind in _FLOATS_OF_8_BITS else onnx.TensorProto.DataType.Value(kind.name)
+
+
+def name_lcase(kind: DataType) -> str:
+    """NumPy's name of a type, such as "float32"."""
+    return _NUMPY_NAMES.get(kind, kind.name.lower())
+
+
+_OF_ONNX: Final = {onnx_number(kind): kind for kind in DataType if kind not in _FLOATS_OF_8_BITS}
+_OF_NUMPY: Final = {name_lcase(kind): kind for kind in DataType if kind not in _WITHOUT_ARRAYS}
 
 
 def data_type_of(name: str) -> DataType:
@@ -72,37 +54,30 @@ def data_type_of_numpy(dtype: np.dtype[Any]) -> DataType:
 
 def data_type_of_onnx(number: int) -> DataType:
     """The type with one of TensorProto's numbers. Raises: popart_exception for a number of a later ONNX version."""
-    if number == _UNDEFINED:
-        return DataType.UNDEFINED
     if number not in _OF_ONNX:
         raise popart_exception(f"unrecognised ONNX DataType {number}")
     return _OF_ONNX[number]
 
 
-def onnx_number(kind: DataType) -> int:
-    """TensorProto's number of a type; 0 (UNDEFINED) for 8-bit floats."""
-    return _FACTS[kind].onnx
-
-
-def name_lcase(kind: DataType) -> str:
-    """NumPy's name of a type, such as "float32"."""
-    return _FACTS[kind].name_lcase
-
-
 def is_fixed_point(kind: DataType) -> bool:
     """Whether elements are integers or booleans."""
-    return _FACTS[kind].fixed_point
+    return kind not in _WITHOUT_ARRAYS and numpy_dtype(kind).kind in "iub"
+
+
+def element_bytes(kind: DataType) -> int:
+    """The size of an element; -1 where it has no fixed one."""
+    return -1 if kind in _WITHOUT_ARRAYS else numpy_dtype(kind).itemsize
 
 
 def numpy_dtype(kind: DataType) -> np.dtype[Any]:
     """The dtype of arrays of a type. Raises: popart_exception for strings and the undefined type."""
     if kind is DataType.BFLOAT16:
         return np.dtype(ml_dtypes.bfloat16)
-    if kind in (DataType.FLOAT8_143, DataType.FLOAT8_152):
-        return np.dtype([(_FACTS[kind].name_lcase, "u1")])
-    if _FACTS[kind].element_bytes < 0:
+    if kind in _FLOATS_OF_8_BITS:
+        return np.dtype([(name_lcase(kind), "u1")])
+    if kind in _WITHOUT_ARRAYS:
         raise popart_exception(f"tensors of type {kind.name} have no NumPy arrays")
-    return np.dtype(_FACTS[kind].name_lcase)
+    return np.dtype(name_lcase(kind))
 
 
 class TensorInfo:
@@ -152,7 +127,7 @@ class TensorInfo:
 
     def nbytes(self) -> int:
         """The size of all elements in bytes."""
-        return self.nelms() * _FACTS[self._kind].element_bytes
+        return self.nelms() * element_bytes(self._kind)
 
     def dim(self, i: int) -> int:
         """The size of dimension i. Raises: popart_exception beyond the last one."""
@@ -163,7 +138,7 @@ class TensorInfo:
     def strides(self, shape: Iterable[int] | None = None) -> list[int]:
         """Bytes from one element to the next along each dimension, with the last one contiguous. Args: shape: the tensor's own if None."""
         sizes = self._shape if shape is None else _shape_of(shape, (shape,))
-        return [math.prod(sizes[axis + 1 :]) * _FACTS[self._kind].element_bytes for axis in range(len(sizes))]
+        return [math.prod(sizes[axis + 1 :]) * element_bytes(self._kind) for axis in range(len(sizes))]
 
     def dataType(self) -> DataType:
         """The type."""
@@ -175,7 +150,7 @@ class TensorInfo:
 
     def data_type_lcase(self) -> str:
         """NumPy's name of the type, such as "float32"."""
-        return _FACTS[self._kind].name_lcase
+        return name_lcase(self._kind)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorInfo):
@@ -287,7 +262,7 @@ class InputSettings:
         return self._mode
 
 
-_FLOAT_DATA_TAG: Final = b"\x22"  # field 4 of TensorProto, packed
+_FLOAT_DATA: Final = 4  # field of TensorProto
 
 
 def typed_tensor(array: Array, name: str) -> onnx.TensorProto:
@@ -298,7 +273,7 @@ def typed_tensor(array: Array, name: str) -> onnx.TensorProto:
     if contiguous.dtype == np.float32:
         data = contiguous.astype("<f4", copy=False).tobytes()
         # A packed field of floats is their bytes: no Python number is made of any.
-        return onnx.TensorProto.FromString(proto.SerializeToString() + _FLOAT_DATA_TAG + _varint(len(data)) + data) if data else proto
+        return onnx.TensorProto.FromString(proto.SerializeToString() + bytes_field(_FLOAT_DATA, data)) if data else proto
     if contiguous.dtype == np.int32:
         proto.int32_data.extend(contiguous.ravel().tolist())
     elif contiguous.dtype == np.int64:
@@ -318,12 +293,3 @@ def unpacked(model: onnx.ModelProto) -> None:
             data = np.asarray(tensor.int32_data, np.int32).tobytes()[: 2 * size]
             del tensor.int32_data[:]
             tensor.raw_data = data
-
-
-def _varint(number: int) -> bytes:
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)

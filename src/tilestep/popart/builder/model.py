@@ -36,36 +36,17 @@ def written(name: str, value: AttributeValue) -> onnx.AttributeProto:
 
     Raises: popart_exception for a value that no attribute can hold.
     """
-    attribute = onnx.AttributeProto(name=name)
-    if isinstance(value, (bool, int)):
-        attribute.type, attribute.i = onnx.AttributeProto.INT, _wrapped(int(value))
-    elif isinstance(value, float):
-        attribute.type, attribute.f = onnx.AttributeProto.FLOAT, float(np.float32(value))
-    elif isinstance(value, str):
-        attribute.type, attribute.s = onnx.AttributeProto.STRING, value.encode()
-    elif isinstance(value, np.ndarray):
-        attribute.type = onnx.AttributeProto.TENSOR
-        attribute.t.CopyFrom(tensor_of(value, name))
-    elif isinstance(value, onnx.GraphProto):
-        attribute.type = onnx.AttributeProto.GRAPH
-        attribute.g.CopyFrom(value)
-    else:
-        _write_list(attribute, list(value))
-    return attribute
-
-
-def _write_list(attribute: onnx.AttributeProto, items: list[Any]) -> None:
-    if all(isinstance(item, (bool, int)) for item in items):
-        attribute.type = onnx.AttributeProto.INTS
-        attribute.ints.extend(_wrapped(int(item)) for item in items)
-    elif all(isinstance(item, (bool, int, float)) for item in items):
-        attribute.type = onnx.AttributeProto.FLOATS
-        attribute.floats.extend(float(np.float32(item)) for item in items)
-    elif all(isinstance(item, str) for item in items):
-        attribute.type = onnx.AttributeProto.STRINGS
-        attribute.strings.extend(item.encode() for item in items)
-    else:
-        raise popart_exception(f"Unsupported attribute value type of '{attribute.name}': {items!r}")
+    given: Any = value
+    if isinstance(value, np.ndarray):
+        given = tensor_of(value, name)
+    elif isinstance(value, int):
+        given = _wrapped(int(value))
+    elif not isinstance(value, float | str | onnx.GraphProto):
+        given = [_wrapped(int(item)) if isinstance(item, int) else item for item in value]
+    try:
+        return helper.make_attribute(name, given, attr_type=onnx.AttributeProto.INTS if given == [] else None)
+    except (TypeError, ValueError):
+        raise popart_exception(f"Unsupported attribute value type of '{name}': {given!r}") from None
 
 
 def _wrapped(number: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from enum import Enum
 from typing import Any, Generic, Self, SupportsFloat, SupportsIndex, TypeVar, cast, overload
 
@@ -197,16 +197,8 @@ class Table(dict[str, T]):
         except Refused as error:
             raise TypeError(f"{shown(key)}: {shown(value)} is not allowed here: it must be {error}") from None
 
-    def update(self, *others: Any, **named: T) -> None:
-        """As dict's, with the checks."""
-        for key, value in dict(*others, **named).items():
-            self[key] = value
-
-    def setdefault(self, key: str, default: T = None) -> T:
-        """As dict's, with the checks."""
-        if key not in self:
-            self[key] = default
-        return self[key]
+    update: Any = MutableMapping.update  # which sets each key, with the checks
+    setdefault: Any = MutableMapping.setdefault
 
     def __ior__(self, others: Any) -> Self:
         self.update(others)
