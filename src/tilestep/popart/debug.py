@@ -16,19 +16,14 @@ from tilestep.popart.exceptions import popart_exception
 Value = str | list[str] | dict[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    function: str
-    file: str
-    line: int
-
-
 @final
+@dataclass(frozen=True)
 class SourceLocation:
     """A place in a program."""
 
-    def __init__(self, functionName: str, fileName: str, lineNumber: int) -> None:
-        self.place = _Place(function=functionName, file=fileName, line=lineNumber)
+    functionName: str
+    fileName: str
+    lineNumber: int
 
 
 @dataclass
@@ -39,7 +34,7 @@ class _Record:
     name: str
     parent: int | None
     layer: str
-    place: _Place | None
+    place: SourceLocation | None
     values: dict[str, Value] = field(default_factory=dict[str, Value])
 
 
@@ -108,8 +103,8 @@ class DebugContext:
         self.name = name
         self.parent = None if debug_info is None else debug_info.getId()
         frame = sys._getframe(1)  # inspect.stack() reads all files of the stack
-        here = _Place(function=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
-        self.place = here if location is None else location.place
+        here = SourceLocation(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
+        self.place = here if location is None else location
         around = "" if debug_info is None else debug_info.getPathName()
         self._path = "/".join(filter(None, (around, name)))
 
@@ -176,10 +171,7 @@ def _document(records: list[_Record]) -> dict[str, Any]:
             context["parentId"] = record.parent
         if record.place is not None:
             place = record.place
-            context["location"] = {
-                "fileName": number(place.file),
-                "functionName": number(place.function),
-                "lineNumber": place.line,
-            }
+            names = {"fileName": number(place.fileName), "functionName": number(place.functionName)}
+            context["location"] = {**names, "lineNumber": place.lineNumber}
         contexts.append(context)
     return {"contexts": contexts, "stringTable": list(texts)}

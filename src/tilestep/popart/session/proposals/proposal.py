@@ -162,34 +162,18 @@ class StageProposal:
         return {
             "schema": _SCHEMA,
             "version": _SCHEMA_VERSION,
-            "machine": self.machine,
-            "training": self.training,
-            "asked": self.asked,
-            "slowest_cycles": self.slowest_cycles,
-            "one_ipu_cycles": self.one_ipu_cycles,
-            "balance": self.balance,
+            **_fields(self, "machine", "training", "asked", "slowest_cycles", "one_ipu_cycles", "balance"),
             "own_cycles": {str(number): cycles for number, cycles in sorted(self.own_cycles.items())},
             "notes": list(self.notes),
             "stages": [
                 {
                     "stage": stage.number,
                     "virtual_graph": stage.number,
-                    "cycles": stage.cycles,
-                    "forward_cycles": stage.forward_cycles,
-                    "backward_cycles": stage.backward_cycles,
-                    "adding_cycles": stage.adding_cycles,
-                    "passing_cycles": stage.passing_cycles,
-                    "host_cycles": stage.host_cycles,
-                    "weights_bytes": stage.weights_bytes,
-                    "passed_bytes": stage.passed_bytes,
+                    **_fields(stage, "cycles", "forward_cycles", "backward_cycles", "adding_cycles", "passing_cycles", "host_cycles"),
+                    **_fields(stage, "weights_bytes", "passed_bytes"),
                     "operators": [
-                        {
-                            "type": operator.op_type,
-                            "outputs": list(operator.outputs),
-                            "forward_cycles": operator.forward_cycles,
-                            "backward_cycles": operator.backward_cycles,
-                        }
-                        for operator in stage.operators
+                        {"type": each.op_type, "outputs": list(each.outputs), **_fields(each, "forward_cycles", "backward_cycles")}
+                        for each in stage.operators
                     ],
                 }
                 for stage in self.stages
@@ -239,6 +223,10 @@ class StageProposal:
             _bytes(stage.weights_bytes),
             _bytes(stage.passed_bytes),
         )
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
 
 
 def _name(operator: StagedOperator) -> str:
