@@ -17,7 +17,7 @@ from tilestep.cuts import best_cuts, stage_costs
 from tilestep.messages import plain, shown
 from tilestep.train.backward import with_backward
 from tilestep.train.numbers import real_number, whole_number
-from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.other_arguments import devices_of, items_of, require_bools, require_function, require_kind, require_tree
 from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -220,7 +220,7 @@ def pipeline_partition(
     args = items_of("args", args, "a list with the first layer's arguments, such as (x,)")
     require_tree("params", params)
     require_tree("args", args)
-    require_bool("training", training)
+    require_bools(training=training)
     if profile is not None:
         require_function("profile", profile, "() -> context, such as tilestep.profile; None measures real time")
     if not layers or len(params) != len(layers):

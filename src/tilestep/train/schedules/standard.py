@@ -205,17 +205,7 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
-    last = len(levels) - 1
-    slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(mapping) + 1)]
-    for m in range(microbatches):
-        for level, members in enumerate(levels):
-            for stage in members:  # in a slot forward comes first, and the last stage does both
-                slots[mapping[stage]] += [
-                    (m + level, level, Task(stage, _F, m)),
-                    (m + 2 * last - level, 2 * last - level + 1, Task(stage, _B, m)),
-                    (m + 2 * last - level, 2 * last - level + 2, Task(stage, _U, m)),
-                ]
-    tasks = tuple(tuple(task for *_, task in sorted(own, key=lambda entry: entry[:2])) for own in slots)
+    tasks = forward_first(levels, mapping, microbatches, training=True, stale_weights=True)
     return Schedule(name="stale", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks, weights="stale")
 
 
@@ -378,6 +368,30 @@ def _by_slots(levels: Levels, mapping: Sequence[int], microbatches: int, slot: C
                 keyed[mapping[stage]].append((key, Task(stage, kind, m)))
     tasks = [[task for _, task in sorted(row, key=itemgetter(0))] for row in keyed]
     if training:
+        for stage, device in enumerate(mapping):
+            tasks[device].append(Task(stage, _U))
+    return tuple(map(tuple, tasks))
+
+
+def forward_first(levels: Levels, mapping: Sequence[int], microbatches: int, *, training: bool, stale_weights: bool = False) -> Rows:
+    """Each device's tasks, with forward of stage s for microbatch m in slot m + s and backward in slot m + 2L - s; L is the last stage.
+
+    In a slot forward comes first, and the last stage does both. Args: stale_weights: whether an update follows each backward; else one
+    follows the last.
+    """
+    last = len(levels) - 1
+    slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(mapping) + 1)]
+    for m in range(microbatches):
+        for level, members in enumerate(levels):
+            for stage in members:
+                own, back = slots[mapping[stage]], m + 2 * last - level
+                own.append((m + level, level, Task(stage, _F, m)))
+                if training:
+                    own.append((back, 2 * last - level + 1, Task(stage, _B, m)))
+                if training and stale_weights:
+                    own.append((back, 2 * last - level + 2, Task(stage, _U, m)))
+    tasks = [[task for *_, task in sorted(own, key=lambda entry: entry[:2])] for own in slots]
+    if training and not stale_weights:
         for stage, device in enumerate(mapping):
             tasks[device].append(Task(stage, _U))
     return tuple(map(tuple, tasks))

@@ -28,9 +28,8 @@ from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline
 from tilestep.train.pipeline.state import PipelineState
-from tilestep.train.schedules import Schedule, Task
-from tilestep.train.schedules.schedule import Kind as TaskKind
-from tilestep.train.schedules.standard import MOST_FORWARDS, sequential, stale
+from tilestep.train.schedules import Schedule
+from tilestep.train.schedules.standard import MOST_FORWARDS, forward_first, sequential, stale
 from tilestep.train.untyped import jax as _jax
 
 
@@ -142,24 +141,9 @@ def cycles_of(ipus: Sequence[int], microbatches: int, *, training: bool, stale_w
     """
     if training and stale_weights:
         return stale(len(ipus), microbatches, device_mapping=ipus)
-    last = len(ipus) - 1
-    slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(ipus) + 1)]
-    for m in range(microbatches):
-        for stage, ipu in enumerate(ipus):
-            slots[ipu].append((m + stage, stage, Task(stage, TaskKind.FORWARD, m)))
-            if training:
-                slots[ipu].append((m + 2 * last - stage, 2 * last - stage + 1, Task(stage, TaskKind.BACKWARD, m)))
-    tasks = [[task for *_, task in sorted(own, key=lambda entry: entry[:2])] for own in slots]
-    if training:
-        for stage, ipu in enumerate(ipus):
-            tasks[ipu].append(Task(stage, TaskKind.UPDATE))
-    return Schedule(
-        name="pipeline cycles",
-        levels=tuple((stage,) for stage in range(len(ipus))),
-        device_mapping=tuple(ipus),
-        microbatches=microbatches,
-        tasks=tuple(map(tuple, tasks)),
-    )
+    levels = tuple((stage,) for stage in range(len(ipus)))
+    tasks = forward_first(levels, ipus, microbatches, training=training)
+    return Schedule(name="pipeline cycles", levels=levels, device_mapping=tuple(ipus), microbatches=microbatches, tasks=tasks)
 
 
 def one_by_one(ipus: Sequence[int], microbatches: int, *, training: bool) -> Schedule:
