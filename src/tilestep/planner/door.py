@@ -17,7 +17,7 @@ from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
 from tilestep.train import LayerCost, Partition
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import items_of, name_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.other_arguments import items_of, name_of, require_bools, require_function, require_kind, require_tree
 from tilestep.train.pipeline.arguments import ties_of
 from tilestep.train.planned import GivenOptions
 from tilestep.train.untyped import Pytree
@@ -119,12 +119,12 @@ def plan_training(
             raise ValueError(f"microbatch has {shown(leaf)}: it must be {_HOW_SHAPES}")
     global_batch = whole_number("global_batch", global_batch, least=1, most=_MOST_SAMPLES)
     replays = whole_number("replays", replays, least=1)
-    require_bool("exhaustive", exhaustive)
+    require_bools(exhaustive=exhaustive)
     if progress is not None:
         require_function("progress", progress, "(plans played, text of the next) -> None")
     schedules, recompute = _chosen("schedules", schedules, SCHEDULES), _chosen("recompute", recompute, RECOMPUTE)
     offload, sizes = _chosen("offload", offload, OFFLOAD), _sizes(microbatch_sizes, global_batch)
-    require_bool("shard_optimizer_state", shard_optimizer_state)
+    require_bools(shard_optimizer_state=shard_optimizer_state)
     nothing = tuple(LayerCost(name=name_of(layer), work=0) for layer in layers)
     given = [Partition(cuts=own, costs=nothing).cuts for own in items_of("cuts", cuts, "a list of cuts, such as [(0, 2, 4)]")]
     spec = _machine(machine)

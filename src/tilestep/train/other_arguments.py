@@ -102,10 +102,11 @@ def bool_or_number(name: str, value: Any, number: str) -> tuple[bool, int | None
     return True, found
 
 
-def require_bool(name: str, value: Any) -> None:
-    """Raises: TypeError for anything but True and False."""
-    if value is not True and value is not False and not isinstance(value, np.bool_):
-        raise TypeError(f"{name} is {shown(value)}: it must be True or False")
+def require_bools(**values: Any) -> None:
+    """Raises: TypeError for anything but True and False. Args: values: of arguments, by their names."""
+    for name, value in values.items():
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} is {shown(value)}: it must be True or False")
 
 
 def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> None:
@@ -123,13 +124,6 @@ def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> Non
     except (TypeError, ValueError, RecursionError, OverflowError):
         function = ", a function of (path, variable)" * allow_function
         raise TypeError(f"{name} is {shown(value)}: it must be None, a dtype such as 'float32'{function}") from None
-
-
-def require_bools(**values: Any) -> None:
-    """Raises: as `require_bool`, for arguments by their names."""
-    for name, value in values.items():
-        if value is not True and value is not False:
-            require_bool(name, value)
 
 
 def require_tree(name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilestep.errors import CheckpointError
 from tilestep.messages import shortened
 from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of, is_storable
+from tilestep.train.feeds.random_keys import numbers_of
 from tilestep.train.jax_private.device_put import weak
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -32,7 +33,7 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
     rows: list[tuple[str, tuple[int, ...], str, str, list[tuple[tuple[int, ...], tuple[int, ...], int, NDArray[Any]]]]] = []
     seen: set[str] = set()
     for path, leaf in _jax.tree_util.tree_flatten_with_path(tree)[0]:
-        where, impl = _jax.tree_util.keystr(path), ""
+        where = _jax.tree_util.keystr(path)
         if where in seen:
             raise CheckpointError(f"two leaves of the state are called state{where}: a checkpoint could not tell them apart")
         seen.add(where)
@@ -40,8 +41,7 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
             raise CheckpointError(
                 f"state{where} was deleted: a program that it was donated to has taken it over, so save what that returned"
             )
-        if isinstance(leaf, jax.Array) and _is_key(leaf):
-            impl, leaf = str(_jax.random.key_impl(leaf)), _jax.random.key_data(leaf)
+        leaf, impl = numbers_of(leaf)
         if isinstance(leaf, jax.Array):
             pieces = [(*_bounds(each.index, leaf.shape), each.replica_id, np.array(each.data)) for each in leaf.addressable_shards]
             shape, dtype = leaf.shape, leaf.dtype
@@ -76,10 +76,6 @@ def native(array: NDArray[Any]) -> NDArray[Any]:
     return np.array(array, dtype=array.dtype.newbyteorder("="))
 
 
-def _is_key(leaf: Any) -> bool:
-    return _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.prng_key)
-
-
 def _bounds(index: Sequence[Any], shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     slices = [each.indices(length) for each, length in zip(index, shape, strict=True)]
     return tuple(each[0] for each in slices), tuple(each[1] for each in slices)
@@ -108,15 +104,10 @@ def _form(shape: Sequence[int], dtype: str, impl: str = "") -> str:
 def _forms(leaf: Any, path: str) -> list[str]:
     """What fits a leaf in a checkpoint. Raises: CheckpointError for what is no array or number."""
     leaf = np.asarray(leaf) if type(leaf) in _NUMBERS else leaf
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype") and _is_key(leaf):
-        impls: list[str] = []
-
-        def data_of(key: Any) -> Any:
-            impls.append(str(_jax.random.key_impl(key)))
-            return _jax.random.key_data(key)
-
-        data = _jax.eval_shape(data_of, _jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
-        return [_form(data.shape, data.dtype.name, impls[0])]
+    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
+        numbers, impl = numbers_of(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
+        if impl:
+            return [_form(numbers.shape, numbers.dtype.name, impl)]
     if not hasattr(leaf, "shape") or not is_storable(np.dtype(getattr(leaf, "dtype", object))):
         raise CheckpointError(f"like{path} is a {type(leaf).__name__}, no array or number")
     own = _form(leaf.shape, np.dtype(leaf.dtype).name)

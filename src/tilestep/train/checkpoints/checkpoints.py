@@ -31,7 +31,7 @@ from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import items_of, require_bool
+from tilestep.train.other_arguments import items_of, require_bools
 from tilestep.train.patience import Aloud
 from tilestep.train.schedules.partition import Partition
 from tilestep.train.untyped import Pytree
@@ -79,7 +79,7 @@ class Checkpoints:
         keep: int | None = 3,
         background: bool = True,
     ) -> None:
-        require_bool("background", background)
+        require_bools(background=background)
         self.every: Final = None if every is None else whole_number("every", every, least=1)
         if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
             raise ValueError(f"seconds is {shown(seconds)}: it must be a number above 0, or None")

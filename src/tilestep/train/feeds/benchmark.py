@@ -23,7 +23,7 @@ from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bool
+from tilestep.train.other_arguments import require_bools
 from tilestep.train.patience import Aloud
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -64,7 +64,7 @@ def dataset_epochs(dataset: Dataset, number_of_epochs: int, elements_per_epoch: 
     """Measures one epoch of `dataset_benchmark` after the other, with its arguments and errors."""
     epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
     elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)
-    require_bool("copy", copy)
+    require_bools(copy=copy)
     sizes = _sizes(iterator_maker(dataset), copy=copy)
     for number in range(epochs):
         yield _epoch(lambda: (1, next(sizes)), number=number, epochs=epochs, elements=elements)

@@ -20,7 +20,7 @@ from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.feeds.staging import Staging
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bool, require_tree
+from tilestep.train.other_arguments import require_bools, require_tree
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
@@ -78,7 +78,7 @@ class InfeedQueue:
         )
         self._replicas = len(self.replicas.local) if isinstance(self.replicas, Replicas) else self.replicas
         self._sharding = None if sharding is None else _shardings(sharding)
-        require_bool("copy", copy)
+        require_bools(copy=copy)
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None

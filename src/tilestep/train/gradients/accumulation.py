@@ -23,7 +23,7 @@ from tilestep.train.other_arguments import (
     arguments_of,
     belongs_to,
     bool_or_number,
-    require_bool,
+    require_bools,
     require_dtype,
     require_function,
     require_one_of,
@@ -122,7 +122,7 @@ def gradient_accumulation(
     transformation(optimizer)
     schedule = count if callable(count) else None
     number = 0 if schedule is not None else whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
-    require_bool("skip_nonfinite", skip_nonfinite)
+    require_bools(skip_nonfinite=skip_nonfinite)
     if skip_nonfinite and replica_reduction is not None:
         raise ValueError(
             "skip_nonfinite is True, and replica_reduction is given: replicas that leave out different microbatches would not update "
@@ -267,7 +267,7 @@ def accumulate_gradients(
     if replica_reduction is not None:
         require_replica_reduction(replica_reduction)
     require_recompute(recompute)
-    require_bool("has_aux", has_aux)
+    require_bools(has_aux=has_aux)
     require_dtype("dtype", dtype, allow_function=True)
     require_function("loss_fn", loss_fn, "(params, ...) -> loss")
     if take is not None:
