@@ -66,10 +66,6 @@ class AutomaticLossScaling:
         arrays = {FACTOR: jnp.ones((), jnp.float32), STATISTICS: jnp.zeros((2,), jnp.float32)}
         return {**arrays, COUNTER: jnp.asarray(-1, jnp.int32)} if self.period > 1 else arrays
 
-    def factor(self, tensors: Mapping[str, jax.Array]) -> jax.Array:
-        """What the optimizer's loss scaling is multiplied with."""
-        return tensors[FACTOR]
-
     def observe(self, tensors: Mapping[str, jax.Array], gradients: Sequence[jax.Array]) -> Arrays:
         """What changes when one microbatch's gradients are looked at."""
         counts = sum((self._counts(gradient) for gradient in gradients), jnp.zeros((2,), jnp.float32))

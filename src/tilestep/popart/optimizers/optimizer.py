@@ -19,6 +19,7 @@ from tilestep.popart.enums import MeanReductionStrategy, ReductionType
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception, popart_runtime_error
 from tilestep.popart.names import reservedFinalReducedGradPrefix
 from tilestep.popart.optimizers.clipping import ClipNormSettings, clip_groups, clipped
+from tilestep.popart.optimizers.loss_scaling import FACTOR
 from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, TYPE_NAMES, Arrays, Hyper, Scalar, Weight
 from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind, known, read_values, shortest
 from tilestep.popart.optimizers.weight_rule import COUNTER, OptimizerState, UpdateContext, WeightRule, changed
@@ -264,8 +265,8 @@ class UpdateRule:
         return self.context.accumulates and self.context.running_mean
 
     def _factor(self, state: OptimizerState) -> jax.Array | None:
-        automatic = self.context.automatic_loss_scaling
-        return None if automatic is None else automatic.factor(state.tensors)
+        """What the loss scaling is multiplied with; None without automatic loss scaling."""
+        return None if self.context.automatic_loss_scaling is None else state.tensors[FACTOR]
 
     def _hypers(self, state: OptimizerState) -> dict[str, Hyper]:
         factor = self._factor(state)

@@ -110,10 +110,6 @@ class OptimizerValueMap:
             )
         self._specific[id] = value
 
-    def copy(self) -> OptimizerValueMap:
-        """A map that later insertions into this one don't change."""
-        return OptimizerValueMap(self._default, self._specific)
-
     def validReplacement(self, other: OptimizerValueMap) -> None:
         """Check that `other` may take this map's place in a program.
 

@@ -117,13 +117,11 @@ class Replication:
 def replication_of(proto: onnx.ModelProto, options: SessionOptions) -> Replication:
     """The replicas that options ask for.
 
-    Raises: popart_exception for a number below 1, groups that do not divide it, and AllReduceReplicas.
+    Raises: popart_exception for groups that do not divide their number, and AllReduceReplicas.
     """
     if not options.enableReplicatedGraphs:
         return Replication()
     count = int(options.replicatedGraphCount)
-    if count < 1:
-        raise popart_exception(f"replicatedGraphCount is {count}: there must be at least one replica")
     if count == 1:
         return Replication()
     found = settings_of(proto)

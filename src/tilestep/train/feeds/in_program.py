@@ -42,7 +42,6 @@ _DTYPES: Final = {code: jnp.dtype(name) for name, code in _CODES.items()}
 _CODE_OF: Final = {dtype: code for code, dtype in _DTYPES.items()}
 _LONGEST_WALL_S: Final = 1e9  # 30 years
 _MAX_RANK: Final = 32
-_MOST_WALL_S: Final = 1e9  # 31 years
 
 Device = Any  # jax.Device, of which jaxlib tells no types
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from tilestep.errors import NotFiniteError
+from tilestep.train.gradients.accumulation import path_name as _path
 from tilestep.train.jaxprs import is_real
 from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.stage import Stage, calls_python
@@ -106,7 +107,3 @@ class Watch:
 @_jax.jit
 def _finite(leaves: Sequence[Any]) -> list[Any]:
     return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
-
-
-def _path(path: Any) -> str:
-    return _jax.tree_util.keystr(path, simple=True, separator="/")
