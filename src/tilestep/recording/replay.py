@@ -86,6 +86,8 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
     parts = 0
     for call in calls:
         match call:
+            case made.Forget(value):  # first, because there are as many as values
+                system.forget(value)
             case made.Put(value, ipu, size_bytes, on_host, since, contents):
                 moment = moments[since] if isinstance(since, int) else since
                 system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment, contents=contents)
@@ -95,8 +97,6 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 system.wait(value, line)
             case made.Read(value, line):
                 system.read(value, line)
-            case made.Forget(value):
-                system.forget(value)
             case made.Dispatch():
                 program = programs.get(call.key)
                 if program is None:

@@ -101,16 +101,13 @@ class PartBuilder:
             arguments[index].epoch = 0  # its memory is the result's now
         for index in interface.vacated:
             arguments[index].memory_ready = NOWHERE
-        for index, (name, (size_bytes, stays, is_written)) in enumerate(zip(results, interface.outputs, strict=True)):
+        ledger, ipu, epoch = prepared.ledger, state.index, state.epoch
+        for name, (size_bytes, stays, is_written, layout) in zip(results, interface.outputs, strict=True):
             if stays:
-                part.staying.append(value := Value(state.index, size_bytes, 0, state.epoch, NOWHERE, prepared.ledger))
-                value.layout = interface.kept_layouts[index]
+                part.staying.append(value := Value(ipu, size_bytes, 0, epoch, NOWHERE, ledger, NOWHERE, layout))
             else:  # the cycle is known when the run is over
-                in_memory = is_written and self.in_memory
-                part.leaving.append(value := Value(state.index, size_bytes, 0, 0, NOWHERE if in_memory else 0, prepared.ledger))
-                value.made_in = state.epoch
-                value.memory_ready = 0 if in_memory else NOWHERE
-                value.written = is_written
+                to_host, to_memory = (NOWHERE, 0) if is_written and self.in_memory else (0, NOWHERE)
+                part.leaving.append(value := Value(ipu, size_bytes, 0, 0, to_host, ledger, to_memory, made_in=epoch, written=is_written))
             known[name] = value
 
     def _code_to_load(self, part: RunPart, prepared: Prepared, identity: int | str) -> tuple[int, bool]:

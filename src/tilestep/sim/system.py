@@ -369,8 +369,10 @@ class System:
         Raises:
             ValueError: for an unknown value.
         """
-        if not self.forget_known((value,)):
+        if self._values.pop(value, None) is None:
             raise ValueError(unknown_value(value))
+        if self._log is not None:
+            self._log.add_forgotten([value])
 
     def forget_known(self, values: Iterable[int]) -> int:
         """The same for each of the values that was made and not yet forgotten. Returns: how many."""
