@@ -54,10 +54,12 @@ for init in (
     here, there = jax.device_put(host), jax.device_put(host, NamedSharding(Mesh(np.array(ipus[:2]), ("x",)), PartitionSpec()))
     print(*(loads(lambda: init(own)) for own in (params, here, host)), loads(lambda: init(there)))
     print(loads(lambda: init(params)), loads(lambda: init(jax.device_put(host, ipus[1]))))
+    print(*sorted({leaf.sharding.memory_kind for leaf in jax.tree.leaves(init(params))}))
 """
     )
-    assert out[0::2] == ["1 1 0 1"] * 7  # of NumPy's arrays it is the program that has just run
-    assert out[1::2] == ["1 0"] * 7  # the program of the beginning is loaded again, and then is there
+    assert out[0::3] == ["1 1 0 1"] * 7  # of NumPy's arrays it is the program that has just run
+    assert out[1::3] == ["1 0"] * 7  # the program of the beginning is loaded again, and then is there
+    assert ["pinned_host" in kinds for kinds in out[2::3]] == [True, False, True, True, True, False, True]
 
 
 @pytest.mark.slow

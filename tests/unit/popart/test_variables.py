@@ -28,6 +28,13 @@ def test_replicas_of_each_group(grouping: ReplicaGrouping, groups: list[list[int
             assert grouping.getReplicaAt(group, index) == replica
 
 
+def test_a_replica_or_a_group_that_is_not_there_is_named() -> None:
+    grouping = ReplicaGrouping(8, 1, 2)
+    for asked, number in ((grouping.getGroupAt, 8), (grouping.getIndexInGroupAt, -1), (grouping.getReplicasAt, 4)):
+        with pytest.raises(popart_exception, match=rf"outside the valid range .*: {number} is not from 0 to "):
+            asked(number)
+
+
 def test_the_transpose_swaps_groups_and_places() -> None:
     assert ReplicaGrouping(8, 1, 2).getTranspose() == ReplicaGrouping(8, 2, 4)
     assert ReplicaGrouping(8, 2, 4).getTranspose() == ReplicaGrouping(8, 1, 2)

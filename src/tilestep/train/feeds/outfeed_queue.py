@@ -97,7 +97,7 @@ class OutfeedQueue:
         self._shapes: list[_Kind] = []
         self._user: str | None = None  # the loop that runs
         self._loop_thread = 0  # of the loop that runs or ran last
-        self._unread_loops = 0  # loops that began, and whose end no iteration has seen
+        self._has_unread_loop = False  # one that began, and whose end no iteration has seen
         self._warned = self._closed = False
         self._is_restored = False  # its structure is that of a checkpoint, which knows dicts, lists and tuples
 
@@ -198,12 +198,12 @@ class OutfeedQueue:
         aloud = Aloud(lambda: f"the next values of an OutfeedQueue ({self._user or 'no loop'} runs)")
         with self._condition:
             elsewhere = threading.get_ident() != self._loop_thread
-            while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
+            while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._has_unread_loop):
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
                     waits.wait(self._condition, None, aloud)
                 elsewhere = threading.get_ident() != self._loop_thread
             if not self._chunks:
-                self._unread_loops = 0
+                self._has_unread_loop = False
                 return None
             chunk = self._chunks[0]
             index = chunk.first
@@ -283,7 +283,7 @@ class OutfeedQueue:
             self._shapes = [(leaf.shape[1:], leaf.dtype, generator) for leaf, generator in zip(leaves, generators, strict=True)]
             self._chunks.append(_Chunk(leaves=leaves, first=0, last=steps))
             self._count = steps
-            self._unread_loops += 1
+            self._has_unread_loop = True
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 
@@ -299,7 +299,7 @@ class OutfeedQueue:
                 )
             self._user = user
             self._loop_thread = threading.get_ident()
-            self._unread_loops += 1
+            self._has_unread_loop = True
             self._condition.notify_all()
 
     @whole

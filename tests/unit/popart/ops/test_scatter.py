@@ -84,5 +84,6 @@ def test_gathers_in_groups() -> None:
     expected = np.stack([d[i] for d, i in zip(data, index, strict=True)])
     holds([expected], "GroupedGather", [data, index], axis=1, group_size=2)
     holds([DATA[index]], "GroupedGather", [DATA, index], axis=0)
+    holds([data[:, :0]], "GroupedGather", [data, index[:, :0]], axis=1, group_size=2)
     with pytest.raises(popart_exception, match="indicates the dimension of the group"):
         outputs("GroupedGather", [data, index], axis=0, group_size=2)

@@ -67,19 +67,20 @@ def test_updates_come_at_each_count_th_step_whatever_the_chunks(count: int, chun
     assert int(carry[1].microbatch) == 0
 
 
-def program_text(body: Any, carry: Any, steps: int) -> str:
+def program_text(body: Any, carry: Any, steps: int, *, keeps_last: bool = False) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
     count = counters_in(jax.tree.structure(carry))[0].count
-    kept = repeat_loop(body, LoopSettings(has_infeed=True))
+    kept = repeat_loop(body, LoopSettings(has_infeed=True, keeps_last=keeps_last))
     program: Any = kept.program(ChunkSpan(steps=steps, every=count, first=count))
     text = str(program.trace(carry, np.ones(steps, np.float32)).jaxpr)
     assert not kept.unsteady
     return text
 
 
-def test_a_loop_s_program_has_no_branch() -> None:
+@pytest.mark.parametrize("keeps_last", [False, True])
+def test_a_loop_s_program_has_no_branch(keeps_last: bool) -> None:
     body, carry = descent(4)
-    text = program_text(body, carry, 16)
+    text = program_text(body, carry, 16, keeps_last=keeps_last)
     assert "cond[" not in text
     assert text.count("scan[") == 2  # over updates, and over the microbatches before each one's last
     assert "length=4" in text  # updates

@@ -60,7 +60,9 @@ def here() -> Iterator[Here]:
 
 
 def test_a_peer_is_accepted_and_its_next_bytes_are_left_to_be_read(here: Here) -> None:
-    with here.connect(b"helloBobmore") as peer:
+    with here.connect(b"hel") as peer:
+        here.until(lambda _: here.pending == 1)
+        peer.sendall(b"loBobmore")
         ((connection, name),) = here.until(lambda found: len(found) == 1)
         assert (name, peer.recv(9), connection.recv(9)) == (b"Bob", b"who?", b"more")
         connection.close()

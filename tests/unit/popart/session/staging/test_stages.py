@@ -117,11 +117,12 @@ def test_the_copy_of_a_float16_loss_runs_where_the_loss_does(builder: popart.Bui
     with builder.virtualGraph(0):
         y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(np.ones((2, 2), np.float16), "w")])
     with builder.virtualGraph(1):
-        loss = builder.aiGraphcore.l1loss([y], 0.1)
+        loss = builder.aiGraphcore.l1loss([y], 0.1, debugContext="loss")
     chosen = options(manual=True, pipelining=True)
     chosen.ensureFp32LossScaleTensor = True
     found = plan(Placed(builder.getModelProto(), loss, y), chosen)
     stage_of = {position: stage.number for stage in found.staging.stages for position in stage.nodes}
     kinds = [(node.op_type, stage_of[position]) for position, node in enumerate(found.graph.graph.nodes)]
     assert kinds == [("MatMul", 0), ("L1", 1), ("Cast", 1), ("L1", 1)]
+    assert [node.name for node in found.graph.graph.nodes][1::2] == ["loss", "loss/fp32"]
     assert found.staging.loss_stage == 1
