@@ -271,7 +271,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["chosen.onnx"], "name the input it comes from in import_onnx(..., static=['sr']). Here: --set sr=N"),
     (["unsized.onnx"], "dimension 1 of input 'x' (float32[N, ?]) has no size: give --set 'x[1]=N'"),
     (["wide.onnx", "--set", "M=3"], "wide.onnx: node (MatMul-17, which makes m) can't take (float32[1, 3], float32[256, 512])"),
-    (["wide.onnx", "--set", "M=1000000", "--batch", "1000000000"], "input 'x' [1000000000,1000000] has 1,000,000,000,000,000 elements: "),
+    (
+        ["wide.onnx", "--set", "M=1000000000", "--batch", "1000000000"],
+        "input 'x' [1000000000,1000000000] has 1,000,000,000,000,000,000 elements: ",
+    ),
     (["reshaped.onnx"], "reshaped.onnx: input 's' (int64[2]) is static, so its value must be known: give --set s=N or N,N"),
     (["reshaped.onnx", "--set", "s=a"], "--set ...='a': give a number, or several with commas"),
     (["reshaped.onnx", "--set", "s=1,2,3"], "reshaped.onnx: input 's' has shape [3], so dimension 0 is 3 and not 2"),

@@ -108,6 +108,11 @@ def test_pods_are_so_many_of_one_machine() -> None:
             pod = load_machine(f"{family}{num_ipus}")
             assert (pod.num_ipus, pod.num_machines) == (num_ipus, num_ipus // 4)
             assert (pod.ipu, pod.link, pod.host) == (load_machine(one).ipu, load_machine(one).link, load_machine(one).host)
+    assert [load_machine(f"m2000-pod{size}").description for size in (4, 64, 128)] == [
+        "IPU-POD4: one IPU-Machine",
+        "IPU-POD64: 16 IPU-Machines",
+        "IPU-POD128: 32 IPU-Machines in 2 racks",
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.golden.texts import hlo_text, module_text
@@ -10,11 +12,18 @@ from tilestep.program import ArrayShape, parse_hlo
 from tilestep.program.context import Context
 from tilestep.program.product_attributes import with_attributes
 from tilestep.program.shapes import array_of
+from tilestep.program.work import DTYPE_BITS
 
 
 def instruction(line: str, *, before: str = ""):
     """One parsed instruction, the root of an entry of its own."""
     return parse_hlo(module_text(f"{before}\n  ROOT %r = {line}")).entry.root
+
+
+def test_a_type_has_as_many_bits_as_its_name_says() -> None:
+    assert {name: bits for name, bits in DTYPE_BITS.items() if name not in ("pred", "token", "opaque")} == {
+        name: int(found[0]) for name in DTYPE_BITS if (found := re.search(r"\d+", name))
+    }
 
 
 def test_a_module_has_its_computations_entry_and_parameters_in_order() -> None:
