@@ -12,7 +12,8 @@ Files are those of build/mutants: `tree` is a checkout of its own, whose files a
     make -C build/mutants/tree .venv-newest/.ready-test
 
 Mutants are drawn from the text of the checkout (scripts/mutant_sites.py), from lines that some test executes. `cover` and `run` append to
-files, and `run` goes on where it was left. In a later commit it asks again what no test has found.
+files, and `run` goes on where it was left. In a later commit it asks again what no test has found, but for what a reader has marked as
+`equivalent` in the result, with the reason.
 """
 
 from __future__ import annotations
@@ -117,6 +118,11 @@ class Lines:
             self.cpu_s[test] = max(self.cpu_s[test], own_cpu_s[test], 0.01)
 
     def tests(self, site: Site) -> set[str]:
+        """Those that execute its line, and the others of their files: of what these share by a cache, the first has executed all."""
+        files = {test.partition("::")[0] for test in self.executing(site)}
+        return {test for test in self.cpu_s if test.partition("::")[0] in files}
+
+    def executing(self, site: Site) -> set[str]:
         """Those that execute its line. A line that runs when its file is imported counts for each test that executes some line there."""
         file = site.path.removeprefix(f"{SOURCES}/")
         keys = self._keys.get((file, site.line), set())
@@ -143,11 +149,11 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def in_order(tests: Iterable[str], lines: Lines, site: Site) -> list[str]:
-    """Likely killers first: tests of the module, of its folder, of its area, others; of each the quick ones, and of a function some."""
-    inner = Path(site.path.removeprefix(f"{SOURCES}/"))
+    """Likely killers first: those that execute the line; of them tests of the module, its folder and its area; of each the quick ones."""
+    inner, executing = Path(site.path.removeprefix(f"{SOURCES}/")), lines.executing(site)
     cases = Counter[str]()
 
-    def key(test: str) -> tuple[int, bool, float]:
+    def key(test: str) -> tuple[bool, int, bool, float]:
         name = test.partition("[")[0]
         file = Path(name.partition("::")[0])
         near = [
@@ -156,7 +162,7 @@ def in_order(tests: Iterable[str], lines: Lines, site: Site) -> list[str]:
             Path("tests/unit", inner.parts[0]) in file.parents,
         ]
         cases[name] += 1
-        return [*near, True].index(True), test in lines.sharing, lines.cpu_s[test] * cases[name]
+        return test not in executing, [*near, True].index(True), test in lines.sharing, lines.cpu_s[test] * cases[name]
 
     return sorted(sorted(tests, key=lambda test: (lines.cpu_s[test], test)), key=key)
 
@@ -171,8 +177,8 @@ class Checkout:
         self._broken: set[str] = set()
 
     def outcomes(self) -> dict[Mutant, dict[str, Any]]:
-        """The last one of each mutant."""
-        known = records(self.kept) if self.kept.exists() else iter(())
+        """The last one of each mutant, here or in what was kept."""
+        known = chain(json.loads(RESULT.read_text(encoding="utf-8"))["mutants"], records(self.kept) if self.kept.exists() else ())
         return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in known}
 
     def restore(self) -> None:
@@ -317,7 +323,7 @@ def run(options: argparse.Namespace) -> None:
         """Not found yet, and there is more to ask: more tests, or more may be spent, or a later text."""
         facts = known.get(mutant, {"tests": -1})
         more = len(lines.tests(mutant.site)) > facts["tests"] or facts.get("budget_cpu_s", math.inf) < options.budget
-        return facts.get("outcome") != "killed" and (more or facts["commit"] != commit)
+        return facts.get("outcome") not in ("killed", "equivalent") and (more or facts["commit"] != commit)
 
     until = time.monotonic() + options.hours * 3600
     asked = [mutant for mutant in in_turn.values() if is_open(mutant)][: options.limit]
@@ -336,14 +342,11 @@ def show(options: argparse.Namespace) -> None:
     rows = sorted(
         Checkout(options.folder).outcomes().values(), key=lambda row: (AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"])
     )
-    counts = []
     for area, some in groupby(rows, key=lambda row: row["area"]):
-        outcomes = Counter(row["outcome"] for row in some)
-        counts.append({"area": area, "mutants": outcomes.total(), **outcomes})
-        print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
+        print(area, *(f"{outcome}: {count}" for outcome, count in Counter(row["outcome"] for row in some).items()), sep="  ")
     found = Counter(row["outcome"] for row in rows)
     print(f"of {found.total()} mutants the fast run kills {found['killed']}; {found['survived']} survive all tests of their line")
-    result = {"question": "Which seeded mutants of the program text does the fast run find?", **found, "areas": counts}
+    result = {"question": "Which seeded mutants of the program text does the fast run find?", **found}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
