@@ -16,7 +16,6 @@ from tilestep.figures.reader import Report
 NONE = "\u2013"  # where a line is not known
 
 
-@pytest.mark.slow
 def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=3)
     page, found = open_page((a, b), "compare"), compare(a, b)
@@ -50,7 +49,6 @@ def test_one_recording_has_nothing_to_compare(open_page: OpenPage) -> None:
     assert page.locator("nav a[data-view=compare]").count() == 0
 
 
-@pytest.mark.slow
 def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
     assert page.inner_text(".whole").startswith("Both take the same emulated time: A ")

@@ -124,7 +124,7 @@ def test_a_negative_size_is_refused(builder: Builder) -> None:
         ({"num_outputs": 2, "split": [1, 1]}, r"Mismatch between the sum of 'split' \(2\) and the split dimension of the input \(3\)"),
         ({"num_outputs": 2, "split": [1, 1, 1]}, r"Mismatch between number of splits \(3\) and outputs \(2\)"),
         ({"num_outputs": 2}, "The input is not evenly splittable"),
-        ({"num_outputs": 2, "axis": 4}, "Invalid value of attribute 'axis'. Rank=2 Value=4"),
+        ({"num_outputs": 2, "axis": 2}, "Invalid value of attribute 'axis'. Rank=2 Value=2"),
     ],
 )
 def test_a_split_must_fit(builder: Builder, given: dict[str, Any], message: str) -> None:
@@ -136,7 +136,7 @@ def test_a_split_must_fit(builder: Builder, given: dict[str, Any], message: str)
 def test_splits_and_batch_norms_have_shapes(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [3, 4]))
     assert [builder.getTensorShape(id) for id in builder.aiOnnx.split([x], 2, -1, [1, 3])] == [[3, 1], [3, 3]]
-    assert [builder.getTensorShape(id) for id in builder.aiOnnx.split([x], 3)] == [[1, 4]] * 3
+    assert [builder.getTensorShape(id) for id in builder.aiOnnx.split([x], 3, -2)] == [[1, 4]] * 3
     statistics = [builder.addInputTensor(TensorInfo("FLOAT", [4])) for _ in range(4)]
     made = builder.aiOnnx.batchnormalization([x, *statistics], 5)
     assert [builder.getTensorShape(id) for id in made] == [[3, 4], [4], [4], [4], [4]]
