@@ -161,11 +161,12 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 
 def _most_behind_each_other(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> int:
-    """The most runs of a program between which no other of the user's runs, such as an epoch's; any number if none comes between."""
-    own = {program.key for program in figures.programs if program.origin == "user"}
+    """How many runs of a program mostly have no other of the user's between them, such as an epoch's; any number if none comes between."""
+    own = {p.key for p in figures.programs if p.origin == "user" or (p.group and is_loop(p.group))}
     keys = groupby(call.key for call in evidence.dispatches if call.key in own)
     counts = [sum(1 for _ in runs) for key, runs in keys if key == profile.key]
-    return max(counts) if len(counts) > 1 and max(counts) > 1 else sys.maxsize
+    usual = Counter(count for count in counts if count > 1).most_common(1)
+    return usual[0][0] if len(counts) > 1 and usual else sys.maxsize
 
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source, most: int) -> _Larger | None:

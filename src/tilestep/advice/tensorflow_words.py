@@ -31,7 +31,7 @@ WORDS: Final = (
     (r"is offloaded, the default on platform ipu", "is offloaded, as offload_weight_update_variables has it by default"),
     (r"^(keep .+ on the IPU)$", r"\1 (offload_weight_update_variables=False)"),
     (r"on the IPU, donated", "on the IPU"),
-    (r"\w+(?:\[\d+\])+\.inner\['([^']+):\d+'\]", r"\1"),  # a slot of an optimiser
+    (r"\w+(?:\[\d+\])+(?:\.inner|\['[^']+'\])\['([^']+):\d+'\]", r"\1"),  # a slot of an optimiser, of a loop or a pipeline
     (r"elements\[(\d+)\]", r"item \1 of the dataset's elements"),
     (r"stops for its feeds", "stops for its IPUInfeedQueue, or Keras' data"),
     (
@@ -47,6 +47,11 @@ WORDS: Final = (
     (r"pipeline_schedule='grouped'", "PipelineSchedule.Grouped"),
     (r"the schedule 'grouped'", "PipelineSchedule.Grouped"),
     (r"before an exchange", "before an exchange (GradientAccumulationOptimizerV2, or set_gradient_accumulation_options)"),
+    (r"give repeat the same function at each call", "make the program once (ipu_compiler.compile, a tf.function, or compile of Keras)"),
+    (r"repeat got a new function at each call, such as a lambda: define it once, outside of the loop around repeat", "each was made anew"),
+    (r"arrays in place of static arguments, one dtype, one jit", "tensors in place of Python's values, one dtype, one tf.function"),
+    (r"static argument, a Python number where an array was, or a new jit makes", "Python argument, or a new tf.function, makes"),
+    (r"as arrays of one dtype, and jit once", "as tensors of one dtype, and make the function once"),
     (r"jitted function", "program (ipu_compiler.compile, or a tf.function)"),
     (r"pinned_host", "streaming memory"),
     (r"^if run got results of (\S+) once", r"if session.run fetched results of \1 once"),

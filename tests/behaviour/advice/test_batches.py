@@ -278,3 +278,29 @@ def test_a_loop_that_is_called_for_one_step_at_a_time_is_told_to_do_more() -> No
     assert found.gain is not None
     assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.05)
     assert of_kind(dry(calling(8)), "calls") == []
+
+
+def test_a_loop_is_told_to_do_no_more_steps_than_come_before_another_one() -> None:
+    def train(w: Any, x: Any) -> Any:
+        return jnp.tanh(w * x)
+
+    def test(w: Any, x: Any) -> Any:
+        return w + x
+
+    def calling(steps: int) -> Callable[[], Any]:
+        def program() -> Any:
+            w: Any = np.ones((H, H), F32)
+            with InfeedQueue([np.full(H, number, F32) for number in range(160)]) as queue:
+                for last in (False, False, True):
+                    for body in (train, test, test) if last else (train, test):
+                        for _ in range(16 // (steps if body is test else 1)):
+                            w = repeat(steps if body is test else 1, body, w, queue)
+            return w
+
+        return program
+
+    before, after = dry(calling(1)), dry(calling(16))
+    [found] = of_kind(before, "calls")
+    assert found.edit == "do 16 steps of jit_repeat_test in each call (a larger n of repeat)"
+    assert found.gain is not None
+    assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.1)
