@@ -8,8 +8,10 @@ import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tilestep import train
-from tilestep.tensorflow.ipu.config import Placement, system
+from tilestep.tensorflow.ipu.config import Placement, offloads, system
 from tilestep.tensorflow.ipu.optimizers import Update
 from tilestep.tensorflow.ipu.queues import common
 from tilestep.tensorflow.jax_private.primitive import Program
@@ -36,8 +38,6 @@ class Loop:
     ) -> None:
         self._body, self.steps, self.infeed, self.first = body, steps, infeed, first
         self._updates: list[Update] = body.scope.updates
-        for update in self._updates:
-            update.require_multiple(steps)
         captured = [outside for outside, _ in body.captured]
         tests = [] if condition is None else [outside for outside, _ in condition.captured]
         self.inputs: list[Tensor] = [*carry, *captured, *tests]
@@ -49,13 +49,11 @@ class Loop:
         queues = [each.queue for each in body.scope.sent]
         self._outfeed: Any = queues[0].queue if len(queues) == 1 else common(queues) if queues else None
         self._states: weakref.WeakKeyDictionary[Home, Sequence[Any]] = weakref.WeakKeyDictionary()
-        self._optimizers: list[Any] = []
         inputs = [*body.arguments, *(inside for _, inside in body.captured)]
         gradients = [tensors for update in self._updates for tensors in (update.gradients, update.extra)]
         outputs = [body.results[: len(carry)], *(each.tensors for each in body.scope.sent), *gradients]
         program = lower(body, inputs, list(itertools.chain(*outputs)), body.operations)
-        for update in self._updates:
-            _ = update.program
+        self._optimizers = [update.optimizer(steps) for update in self._updates]
         self._function = self._traced_by_jax(program, list(map(len, outputs)))
         self._test: Callable[[Any], Any] | None = None
         if condition is not None:
@@ -134,12 +132,12 @@ class Loop:
 
     def _states_of(self, home: Home, variables: Mapping[str, Any]) -> list[Any]:
         """The accumulators, which are zero between calls, and the slots, which are variables between calls."""
-        self._optimizers = self._optimizers or [update.optimizer(variables) for update in self._updates]
+        pairs = list(zip(self._updates, self._optimizers, strict=True))
         kept = self._states.get(home)
         if kept is None or any(leaf.is_deleted() for state in kept for leaf in jax.tree.leaves(state.accumulators)):
-            pairs = zip(self._updates, self._optimizers, strict=True)
-            kept = [optimizer.init({name: variables[name] for name in update.names}) for update, optimizer in pairs]
-        slots = [train.placed_like({name: variables[name] for name in state.inner}, state.inner) for state in kept]
+            kinds = [jax.eval_shape(optimizer.init, {name: variables[name] for name in update.names}) for update, optimizer in pairs]
+            kept = self._where.placed(jax.tree.map(lambda kind: np.zeros(kind.shape, kind.dtype), kinds))  # no program makes them
+        slots = [train.placed({name: variables[name] for name in update.slots}, offloads(update.offload)) for update, _ in pairs]
         return [dataclasses.replace(state, inner=own) for state, own in zip(kept, slots, strict=True)]
 
 

@@ -6,7 +6,6 @@ Over several steps, an optimiser of TensorFlow becomes one of optax, which `tile
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,14 +13,13 @@ from typing import Any, cast
 import optax
 
 from tilestep.messages import shown
-from tilestep.tensorflow.ipu.config import offloads
 from tilestep.tensorflow.jax_private.primitive import Program
 from tilestep.tensorflow.tracing import Scope, Traced, combined, current_scope, lower, name_of, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Tensor, tf, v1
 from tilestep.train import gradient_accumulation
 from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.numbers import whole_number
-from tilestep.train.untyped import Pytree, jax
+from tilestep.train.untyped import Pytree
 
 GradientsAndVariables = Sequence[tuple[Tensor | None, Any]]
 Arrays = Mapping[str, Any]  # by the names of variables
@@ -55,41 +53,29 @@ class Update:
     offload: bool | None
     options: Mapping[str, Any]  # further ones of `gradient_accumulation`
 
-    def require_multiple(self, steps: int | None) -> None:
-        """Raises: FailedPreconditionError for a loop of other steps. Args: steps: of the loop; None: it is not known how many."""
-        if steps is None or steps % self.count:
-            raise _failed(
-                f"an optimizer accumulates {self.count} steps, and the loop has {steps or 'an unknown number'}: give it a multiple of "
-                f"{self.count}"
-            )
-
     @property
     def slots(self) -> list[str]:
         """Names of variables that the update uses beside those of the gradients."""
         return [name for name in self.traced.handles if name not in self.names]
 
-    @functools.cached_property
-    def program(self) -> Program:
-        """The function, lowered. Raises: UnsupportedError for what XLA cannot lower."""
+    def optimizer(self, steps: int | None) -> optax.GradientTransformationExtraArgs:
+        """The optimiser as a loop of so many steps takes it; None: it is not known how many. Its state is the slots, which the loop has.
+
+        Raises: FailedPreconditionError for steps that are no multiple of the count; UnsupportedError for what XLA cannot lower.
+        """
+        if steps is None or steps % self.count:
+            raise _failed(
+                f"an optimizer accumulates {self.count} steps, and the loop has {steps or 'an unknown number'}: give it a multiple of "
+                f"{self.count}"
+            )
         inputs = [*self.traced.arguments, *(inside for _, inside in self.traced.captured)]
-        return lower(self.traced, inputs, [], self.traced.operations)
-
-    def optimizer(self, variables: Arrays) -> optax.GradientTransformationExtraArgs:
-        """The optimiser as the runtime takes it. Its state is the slots."""
-        slots = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in self.slots}
-
-        def init(params: Pytree) -> Pytree:
-            return {name: jax.numpy.zeros(spec.shape, spec.dtype) for name, spec in slots.items()}
+        program = lower(self.traced, inputs, [], self.traced.operations)
 
         def update(gradients: Pytree, state: Pytree, params: Pytree = None, *, extra: Sequence[Any] = ()) -> tuple[Pytree, Pytree]:
-            return changes(self.program, [*(gradients[name] for name in self.names), *extra], params, state)
+            return changes(program, [*(gradients[name] for name in self.names), *extra], params, state)
 
-        return gradient_accumulation(
-            optax.GradientTransformationExtraArgs(init, update),  # pyrefly: ignore[bad-argument-type]
-            self.count,
-            offload_optimizer_state=offloads(self.offload),
-            **self.options,
-        )
+        own = optax.GradientTransformationExtraArgs(lambda _: {}, update)  # pyrefly: ignore[bad-argument-type]
+        return gradient_accumulation(own, self.count, offload_optimizer_state=False, **self.options)
 
 
 def _failed(why: str) -> Exception:
