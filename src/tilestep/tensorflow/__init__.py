@@ -10,7 +10,7 @@ import importlib.util
 import os
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 has another training loop; read when tf.keras is first used
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow looks for a GPU, and says much of it
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow looks for a GPU, and says much of it
 if importlib.util.find_spec("tensorflow") is None:
     raise ImportError("tilestep.tensorflow needs TensorFlow: pip install 'tilestep[tensorflow]'")
 

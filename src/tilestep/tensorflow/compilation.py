@@ -58,6 +58,8 @@ def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None
             "ipu_compiler.compile works in a graph, as of TensorFlow 1 (`tilestep run --tensorflow=1`); in TensorFlow 2 call "
             "IPUStrategy.run with a tf.function"
         )
+    if current_scope() is not None:
+        raise UnsupportedError("ipu_compiler.compile was called inside of a function that is being compiled: call the function itself")
     graph = v1.get_default_graph()
     given = [tf.convert_to_tensor(each) for each in inputs or ()]
     name, steps = node_name(computation), list[Step]()

@@ -62,16 +62,18 @@ def install() -> None:
 
 def use_version_1() -> None:
     """`import tensorflow` gives TensorFlow 1's interface and behaviour from now on, as Graphcore's TensorFlow 1 had it."""
-    tf.compat.v1.disable_v2_behavior()
-    dimension = tf.compat.v1.Dimension
-    exact = dimension.__init__
+    first: Any = tf.compat.v1
+    level = tf.get_logger().level
+    tf.get_logger().setLevel("ERROR")  # it says that TensorFlow 1 is no more
+    first.disable_v2_behavior()
+    tf.get_logger().setLevel(level)
+    exact = first.Dimension.__init__
 
     def whole(self: Any, value: Any) -> None:
         """A whole float is a size, too, as in TensorFlow 1."""
         exact(self, int(value) if isinstance(value, float) and value.is_integer() else value)
 
-    dimension.__init__ = whole
-    first: Any = tf.compat.v1
+    first.Dimension.__init__ = whole
     first.__path__ = tf.__path__
     first.python = sys.modules["tensorflow.python"]
     place_on_host(first)

@@ -169,15 +169,13 @@ class Pipeline:
             for member, stage in enumerate(stages):
                 for name in stage.params:
                     homes.setdefault(name, []).append(((level, member) if len(stages) > 1 else level, name))
-        self._pipeline = train.Pipeline(
-            [_level(stage.function for stage in level) for level in self._stages],
-            None if self.optimizer is None else self._transformation,
-            devices=where.devices,
-            replicas=self._replicas,
-            tied=[paths for paths in homes.values() if len(paths) > 1],
-            plan_options=system().plan_options or None,
-            **options,
-        )
+        options |= {"devices": where.devices, "replicas": self._replicas, "plan_options": system().plan_options or None}
+        options["tied"] = [paths for paths in homes.values() if len(paths) > 1]
+        stages = [_level(stage.function for stage in level) for level in self._stages]
+        try:
+            self._pipeline = train.Pipeline(stages, None if self.optimizer is None else self._transformation, **options)
+        except ValueError as error:
+            raise ValueError(str(error).replace("; or strict=False", "")) from None  # an option that the original has not
 
     def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
         state = self._state_of(home, variables)

@@ -21,7 +21,7 @@ from tilestep.train import cross_replica_mean, cross_replica_sum, replica_index
 
 _MOST_CHARACTERS: Final = 500  # of what XLA says
 _COLLECTIVES: Final = {"sum": cross_replica_sum, "mean": cross_replica_mean}
-_INDEX: Final = f"{MARKER}replica_index"
+REPLICA_INDEX: Final = f"{MARKER}replica_index"  # the marker of a replica's number, int32[]
 
 
 class Sent(NamedTuple):
@@ -139,7 +139,7 @@ def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], 
 def _handler_of(target: str) -> Handler:
     """The JAX code of a marker."""
     name, _, group = target.removeprefix(MARKER).partition("/")
-    return replica_index if target == _INDEX else functools.partial(_COLLECTIVES[name], group_size=int(group) if group else None)
+    return replica_index if target == REPLICA_INDEX else functools.partial(_COLLECTIVES[name], group_size=int(group) if group else None)
 
 
 def collective(kind: str, value: Tensor, group_size: int | None = None) -> Tensor:
@@ -156,11 +156,6 @@ def collective(kind: str, value: Tensor, group_size: int | None = None) -> Tenso
 def combined(kind: str, pairs: Iterable[tuple[Tensor | None, Any]]) -> list[tuple[Tensor | None, Any]]:
     """(gradient, variable) pairs, with each gradient's "sum" or "mean" over replicas."""
     return [(None if gradient is None else collective(kind, gradient), variable) for gradient, variable in pairs]
-
-
-def replica_number() -> Tensor:
-    """A marker for the number of the replica, int32[]."""
-    return graphs.marker(_INDEX, [], tf.TensorSpec([], tf.int32))
 
 
 def lower(
@@ -190,8 +185,8 @@ def _require_fixed(tensor: Tensor) -> None:
             tensor = tensor.op.inputs[0]
         raise UnsupportedError(
             f"tensor {tensor.name} ({tensor.op.type}){_at(tensor.graph, tensor.op.name)} has dtype {tensor.dtype.name} and shape "
-            f"{tensor.shape}: programs on the IPU have numbers and fixed shapes alone (batch with drop_remainder=True; use tf.where in "
-            "place of tf.boolean_mask)"
+            f"{tensor.shape}: programs on the IPU have numbers and fixed shapes alone (batch with drop_remainder=True; tf.where in "
+            "place of tf.boolean_mask; next(iterator) in a loop over tf.range in place of a dataset; no tf.py_function)"
         )
 
 
@@ -202,7 +197,7 @@ def _at(graph: Graph, name: str) -> str:
 
 def _refusal(graph: Graph, error: Exception, ends: Sequence[Any]) -> str:
     """What XLA cannot lower, and which node that is, as far as it says so."""
-    text = str(error)
+    text = str(error).partition("\nThe op is created at")[0]  # which the node's line says better
     nodes = [operation for operation in graph.get_operations() if operation.name in text]
     node = max(nodes, key=lambda operation: len(operation.name), default=None)
     which = f"node {node.name} ({node.type}){_at(graph, node.name)}" if node is not None else f"what gives {[end.name for end in ends]}"

@@ -201,6 +201,10 @@ def test_what_xla_cannot_lower_is_named_with_its_line(tf: Any) -> None:
     def masked() -> Any:
         return tf.boolean_mask(tf.ones(3), tf.constant([True, False, True]) & (tf.random.uniform((3,)) > 0.5))
 
+    with pytest.raises(ValueError, match=r"variable w begins with what the function's arguments give: begin it with a constant"):
+        programs.compile(lambda x: tf.get_variable("w", initializer=x * 2.0, use_resource=True), [1.0])
+    with pytest.raises(UnsupportedError, match=r"was called inside of a function that is being compiled: call the function itself"):
+        programs.compile(lambda: programs.compile(lambda: tf.ones(2)))
     with pytest.raises(UnsupportedError, match=r"fixed shapes alone"):
         compiled(masked)
 

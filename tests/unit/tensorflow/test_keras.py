@@ -229,7 +229,10 @@ def test_a_layer_that_enqueues_sends_each_step_also_where_keras_infers_shapes_fi
     np.testing.assert_array_equal(outfeed.dequeue()["sent"], X[:24].reshape(3, 8, -1))
 
 
-def test_an_optimizer_of_keras_is_one_of_the_class_that_programs_ask_for() -> None:
+def test_an_optimizer_of_keras_is_one_of_the_class_that_programs_ask_for_and_former_ones_work() -> None:
     IPUStrategy()
     former: Any = importlib.import_module("tensorflow.python.keras.optimizer_v2.optimizer_v2")
     assert isinstance(tf.keras.optimizers.SGD(), former.OptimizerV2)
+    descent: Any = importlib.import_module("tensorflow.python.keras.optimizer_v2.gradient_descent")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):  # TensorFlow makes such an optimizer of a model that it loads
+        _ = descent.SGD(0.1).nothing

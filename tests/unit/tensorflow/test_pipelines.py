@@ -195,6 +195,18 @@ def test_a_stage_that_enqueues_names_the_way_out(tf: Any) -> None:
     with pytest.raises(UnsupportedError, match=r"stage .* calls IPUOutfeedQueue\.enqueue\(\): return the values from the last stage"):
         programs.compile(lambda: pipelining_ops.pipeline([lambda x: (x, outfeed.enqueue(x))[0]], 2, inputs=[1.0]))
 
+    def net(optimizer_function: Any) -> Any:
+        stages = [lambda x: x * tf.get_variable("v", (), use_resource=True), lambda x: x]
+        return pipelining_ops.pipeline(stages, 3, inputs=[1.0], optimizer_function=optimizer_function)
+
+    with pytest.raises(TypeError, match=r"the optimizer function returns NoneType: it must return an OptimizerFunctionOutput"):
+        programs.compile(lambda: net(lambda y: None))
+    config = IPUConfig()
+    config.auto_select_ipus = 2
+    config.configure_ipu_system()
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=r"3, which must be a multiple of 4: 4\. 4 is twice the 2 stages"):
+        programs.compile(lambda: net(lambda y: OptimizerFunctionOutput(tf.train.GradientDescentOptimizer(0.1), y)))
+
 
 def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be_assigned(tf: Any) -> None:
     config = IPUConfig()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.tracing import collective, replica_number
+from tilestep.tensorflow.tf_private import graphs
+from tilestep.tensorflow.tracing import REPLICA_INDEX, collective
 from tilestep.tensorflow.untyped import Tensor, tf, v1
 
 gelu = functools.partial(tf.nn.gelu, approximate=True)  # as the original's default
@@ -57,7 +58,7 @@ def assume_equal_across_replicas(x: Tensor, inplace: bool = True) -> Tensor:
 
 def replication_index(name: str | None = None) -> Tensor:
     """The number of the replica, int32[], from 0 on."""
-    return replica_number()
+    return graphs.marker(REPLICA_INDEX, [], tf.TensorSpec([], tf.int32))
 
 
 def group_norm(

@@ -165,6 +165,8 @@ def _traced_optimizer(function: Callable[..., Any], levels: Levels, last: list[T
     def apply(*given: Tensor) -> None:
         outputs, gradients = given[: len(last)], given[len(last) :]
         result = function(*outputs)
+        if not isinstance(result, OptimizerFunctionOutput):
+            raise TypeError(f"the optimizer function returns {type(result).__name__}: it must return an OptimizerFunctionOutput")
         place.extend(index for index, each in enumerate(outputs) if each is result.loss)
         options = dict(result.apply_gradients_kwargs or {})
         for (key, variable), gradient in zip(learned.items(), gradients, strict=True):

@@ -80,6 +80,8 @@ def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infe
     carried = [tf.convert_to_tensor(each) for each in given]
     scope = current_scope()
     if scope is not None and scope.is_body and (infeed is None or scope.compilation is None):
+        if scope.compilation is None:
+            condition, body = (each and graphs.with_graph_loops(each) for each in (condition, body))
         results = _inner(condition, body, carried, steps, infeed)
     else:
         compilation = require_compilation(name)
@@ -112,7 +114,7 @@ def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> No
     kinds = [isinstance(each, tf.Operation) for each in tf.nest.flatten(traced.returned) if each is not None]
     if kinds != sorted(kinds):
         raise ValueError(f"{name}: body {traced.name} returns a node before a tensor: carried tensors come first")
-    got, wanted = ([f"{each.dtype.name}{list(each.shape)}" for each in tensors] for tensors in (traced.results, carried))
+    got, wanted = ([f"{each.dtype.name}{each.shape.as_list()}" for each in tensors] for tensors in (traced.results, carried))
     if got != wanted:
         raise TypeError(
             f"{name}: body {traced.name} returns {len(got)} tensors of {got}, but the {len(wanted)} carried ones are {wanted}: return a "

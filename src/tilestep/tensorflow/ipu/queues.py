@@ -43,17 +43,18 @@ class IPUInfeedQueue:
         self._given = False
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
         self._iterator, self._next = (iter(dataset), []) if self._graph is None else _iterator_in(self._graph, dataset)
+        self._initializer: Operation | None = None
+        if self._graph is not None:  # before a session has run: it wants no change of the iterator's node afterwards
+            with self._graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([self._iterator.initializer]):
+                self._initializer = sessions.node(self._graph, self._begin, [], [], "infeed_begin")
 
     @property
     def initializer(self) -> Operation | None:
         """A node that begins the dataset. None in eager mode, where the first program begins it. Raises: ValueError at the second time."""
-        if self._graph is None:
-            return None
         if self._given:
             raise ValueError("the initializer of an IPUInfeedQueue can be got once: keep it")
-        self._given = True
-        with self._graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([self._iterator.initializer]):
-            return sessions.node(self._graph, self._begin, [], [], "infeed_begin")
+        self._given = self._graph is not None
+        return self._initializer
 
     def next_element(self) -> Structure:
         """The next element, in a function of TensorFlow 2."""

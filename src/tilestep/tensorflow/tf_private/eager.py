@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, final
 
+from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.residency import touched
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Scope, Taken, current_scope
@@ -68,6 +69,12 @@ def watch_functions() -> None:
         scope.taken.append(Taken(self, v1.get_default_graph(), placeholders))
         return tf.nest.pack_sequence_as(self.element_spec, placeholders)
 
+    def next_as_optional(self: Any, own: Callable[[Any], Any] = _iterators.get_next_as_optional) -> Any:
+        if not tf.executing_eagerly() and traced() is not None:
+            raise UnsupportedError("a program on the IPU cannot loop over an iterator: take next(iterator) in a loop over tf.range")
+        return own(self)
+
+    _iterators.get_next_as_optional = next_as_optional
     _variables.handle = property(handle)
     _concrete._call_flat = call_flat
     _polymorphic.__call__ = call

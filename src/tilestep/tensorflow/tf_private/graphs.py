@@ -20,10 +20,10 @@ func_graph_from_py_func: Final[Any] = _func_graph.func_graph_from_py_func  # as 
 # The function with Python's loops and branches over tensors as those of a graph.
 with_graph_loops: Final[Any] = import_module("tensorflow.python.eager.polymorphic_function.autograph_util").py_func_from_autograph
 _control_flow: Final[Any] = import_module("tensorflow.python.ops.control_flow_ops")
+_rules: Final[Any] = import_module("tensorflow.python.autograph.core.config")
+_rules.CONVERSION_RULES = (_rules.DoNotConvert("tilestep"), *_rules.CONVERSION_RULES)  # this package's functions are not the program's
 _OWN: Final = (os.sep + "tensorflow" + os.sep, os.sep + "tf_keras" + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
-_FREE: Final = ("Const", "ReadVariableOp")
 LOOPS: Final = ("While", "StatelessWhile")
-_NOT_OF_A_GRAPH: Final = ("_class", "_xla_inferred_shapes")
 
 
 @contextlib.contextmanager
@@ -58,6 +58,9 @@ def resource_variables() -> Iterator[None]:
         arguments["use_resource"] = True
         initial = arguments.get("initial_value")
         if isinstance(initial, tf.Tensor) and isinstance(getattr(initial, "graph", None), FuncGraph):
+            if any(node.type == "Placeholder" for node in ancestors([initial], [], [])):
+                name = arguments.get("name")
+                raise ValueError(f"variable {name} begins with what the function's arguments give: begin it with a constant, and assign it")
             with outermost(initial.graph).as_default():
                 (arguments["initial_value"],) = _copied(initial.graph, [initial], [], [])
         return make(**arguments)
@@ -131,7 +134,7 @@ def boundary(tensors: Sequence[Tensor], old: Collection[Operation], ends: Sequen
 
     Constants and values of variables are none of them: who computes the tensors has these, too. Args: ends: what is known besides.
     """
-    firm = {each for each in old if each.type not in _FREE}
+    firm = {each for each in old if each.type not in ("Const", "ReadVariableOp")}
     nodes = ancestors(tensors, [], ends, firm, effects=False)
     read = {id(each): each for each in (*tensors, *(each for node in nodes for each in node.inputs))}
     firm -= {tensor.op for tensor in ends}
@@ -165,7 +168,8 @@ def steps_of_loop(loop: Operation) -> int | None:
         return [done + 1, *part(body, [body.outputs[index] for index in counters], values)]
 
     with _context.eager_mode():
-        return int(tf.function(lambda: tf.while_loop(test, step, [0, *first])[0], autograph=False)())
+        counted = tf.function(lambda: tf.while_loop(test, step, [0, *first])[0], autograph=False)
+        return int(counted.get_concrete_function()())  # a call of `counted` would warn of the fifth such function
 
 
 def _inputs_of(graph: Graph, tensors: Sequence[Tensor]) -> list[int] | None:
@@ -198,7 +202,7 @@ def _copied(
     here = {id(there): own for there, own in bound}
     made: dict[Operation, Operation] = {}
     for node in ancestors([], ordered, stop, skip, effects=effects):
-        attributes = {key: value for key, value in node.node_def.attr.items() if key not in _NOT_OF_A_GRAPH}
+        attributes = {key: value for key, value in node.node_def.attr.items() if key not in ("_class", "_xla_inferred_shapes")}
         with tf.control_dependencies([made[each] for each in node.control_inputs if each in made]):
             inputs, dtypes = [here[id(each)] for each in node.inputs], [each.dtype for each in node.outputs]
             made[node] = target.create_op(node.type, inputs, dtypes, attrs=attributes, name=node.name)

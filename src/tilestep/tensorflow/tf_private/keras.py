@@ -106,8 +106,9 @@ def extend_keras() -> None:
         setattr(model_class, name, method)
     _watch(model_class, lambda model: _models.setdefault(model, _Accumulation()))
     adapter.get_data_handler, optimizers.all_reduce_sum_gradients = get_data_handler, all_reduce_sum_gradients
-    if _FORMER in sys.modules:  # a program asks whether an optimiser is one of it
-        vars(sys.modules[_FORMER])["OptimizerV2"] = import_module("tf_keras.src.optimizers.optimizer").Optimizer
+    if _FORMER in sys.modules:  # a program asks whether an optimiser is one of it; its own functions need the class of before
+        optimizer = import_module("tf_keras.src.optimizers.optimizer").Optimizer
+        sys.modules[_FORMER].__class__ = type("Former", (types.ModuleType,), {"OptimizerV2": property(lambda _: optimizer)})
 
 
 def _require_data(handler: Any) -> None:
