@@ -175,7 +175,8 @@ class Pipeline:
         try:
             self._pipeline = train.Pipeline(stages, None if self.optimizer is None else self._transformation, **options)
         except ValueError as error:
-            raise ValueError(str(error).replace("; or strict=False", "")) from None  # an option that the original has not
+            error.args = (str(error).replace("; or strict=False", ""),)  # an option that the original has not
+            raise
 
     def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
         state = self._state_of(home, variables)
