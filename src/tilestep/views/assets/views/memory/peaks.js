@@ -23,38 +23,48 @@ export function runsOf(memory) {
 }
 
 /**
- * Goes over ticks in order, with the bytes of values on each run of tiles.
+ * Follows groups of values from tick to tick.
  * @param {Memory} memory
  * @param {Runs} runs
- * @param {number} from first tick
- * @param {number} to behind the last
+ * @param {number[][]} groups
+ * @returns {{groups: {alive: number, changes: Float64Array}[], goTo: (tick: number) => boolean}} changes: from one run to the next, because a
+ *   value changes two of them, however many tiles it has. goTo: to the next tick; whether something was born or gone.
+ */
+function following(memory, runs, groups) {
+  const found = groups.map(() => ({ alive: 0, changes: new Float64Array(runs.tiles.length + 1) }));
+  const members = groups.flatMap((group, index) => group.map((life) => ({ life, group: /** @type {{alive: number, changes: Float64Array}} */ (found[index]) })));
+  const born = [...members].sort((a, b) => at(memory.first, a.life) - at(memory.first, b.life));
+  const gone = [...members].sort((a, b) => at(memory.last, a.life) - at(memory.last, b.life));
+  const put = (/** @type {typeof members[number]} */ { life, group }, /** @type {1 | -1} */ sign) => {
+    group.alive += sign;
+    add(group.changes, runs.spans[life] ?? [], sign * at(memory.tileBytes, life));
+  };
+  let [nextBorn, nextGone] = [0, 0];
+  return {
+    groups: found,
+    goTo(tick) {
+      const before = nextBorn + nextGone;
+      for (let one = gone[nextGone]; one && at(memory.last, one.life) < tick; one = gone[++nextGone]) put(one, -1);
+      for (let one = born[nextBorn]; one && at(memory.first, one.life) <= tick; one = born[++nextBorn]) put(one, 1);
+      return nextBorn + nextGone > before;
+    },
+  };
+}
+
+/**
+ * Goes over ticks in order, with the bytes of all values on each run of tiles.
+ * @param {Memory} memory
+ * @param {Runs} runs
  * @param {(tick: number, bytes: Float64Array, changed: boolean) => void} visit bytes by run, without what is on all tiles; changed: since the tick before
  */
-function sweep(memory, runs, from, to, visit) {
-  // Inner loops index their arrays themselves: `at` sees arrays of many kinds, which makes it slow.
-  const count = runs.tiles.length;
-  const bytes = new Float64Array(count);
-  const changes = new Float64Array(count + 1); // from one run to the next: a value changes two of them, however many tiles it has
-  const order = Array.from(memory.first, (_, life) => life);
-  const born = order.filter((life) => at(memory.first, life) > from).sort((a, b) => at(memory.first, a) - at(memory.first, b));
-  const gone = order.filter((life) => at(memory.last, life) >= from).sort((a, b) => at(memory.last, a) - at(memory.last, b));
-  const put = (/** @type {number} */ life, /** @type {number} */ sign) => add(changes, runs.spans[life] ?? [], sign * at(memory.tileBytes, life));
-  for (const life of order) if (lives(memory, life, from)) put(life, 1);
-  let [nextBorn, nextGone] = [0, 0];
-  for (let tick = from; tick < to; tick++) {
-    let changed = tick === from;
-    while (nextGone < gone.length && at(memory.last, at(gone, nextGone)) < tick) {
-      put(at(gone, nextGone++), -1);
-      changed = true;
-    }
-    while (nextBorn < born.length && at(memory.first, at(born, nextBorn)) <= tick) {
-      put(at(born, nextBorn++), 1);
-      changed = true;
-    }
-    if (changed) {
-      let sum = 0;
-      for (let run = 0; run < count; run++) bytes[run] = sum += /** @type {number} */ (changes[run]);
-    }
+function sweep(memory, runs, visit) {
+  const { groups: [all], goTo } = following(memory, runs, [Array.from(memory.first, (_, life) => life)]);
+  const bytes = new Float64Array(runs.tiles.length);
+  for (let tick = 0; tick < memory.numTicks; tick++) {
+    const changed = goTo(tick);
+    let sum = 0;
+    // It indexes its arrays itself: `at` sees arrays of many kinds, which makes it slow.
+    if (changed && all) for (let run = 0; run < bytes.length; run++) bytes[run] = sum += /** @type {number} */ (all.changes[run]);
     visit(tick, bytes, changed);
   }
 }
@@ -66,8 +76,8 @@ function sweep(memory, runs, from, to, visit) {
 export function fullest(memory, runs) {
   const found = { bytes: new Float64Array(memory.numTicks), tile: new Int32Array(memory.numTicks) };
   let place = 0;
-  sweep(memory, runs, 0, memory.numTicks, (tick, bytes, changed) => {
-    if (changed) place = largest(bytes);
+  sweep(memory, runs, (tick, bytes, changed) => {
+    if (changed) ({ place } = largest(bytes));
     found.bytes[tick] = at(bytes, place) + memory.always + at(memory.temporary, tick);
     found.tile[tick] = at(runs.tiles, place);
   });
@@ -76,7 +86,7 @@ export function fullest(memory, runs) {
 
 /** The fullest tile at the tick at which it is fullest. @param {{bytes: Float64Array, tile: Int32Array}} fullestOf @returns {Peak} */
 export function peak(fullestOf) {
-  const tick = largest(fullestOf.bytes);
+  const { place: tick } = largest(fullestOf.bytes);
   return { bytes: at(fullestOf.bytes, tick), tile: at(fullestOf.tile, tick), tick };
 }
 
@@ -96,49 +106,23 @@ export function without(memory, runs, fullestOf, groups) {
     return { bytes: top.bytes - gone.reduce((sum, life) => sum + at(memory.tileBytes, life), 0), tile: -1, tick: -1 };
   };
   const found = groups.map(least);
-  const own = groups.map(() => ({ alive: 0, changes: new Float64Array(runs.tiles.length + 1) })); // of each group, at the tick
-  const members = groups.flatMap((group, index) => group.map((life) => ({ life, group: /** @type {{alive: number, changes: Float64Array}} */ (own[index]) })));
-  const born = [...members].sort((a, b) => at(memory.first, a.life) - at(memory.first, b.life));
-  const gone = [...members].sort((a, b) => at(memory.last, a.life) - at(memory.last, b.life));
-  let [nextBorn, nextGone] = [0, 0];
-  sweep(memory, runs, 0, memory.numTicks, (tick, bytes) => {
-    for (let one = gone[nextGone]; one && at(memory.last, one.life) < tick; one = gone[++nextGone]) {
-      add(one.group.changes, runs.spans[one.life] ?? [], -at(memory.tileBytes, one.life));
-      one.group.alive--;
-    }
-    for (let one = born[nextBorn]; one && at(memory.first, one.life) <= tick; one = born[++nextBorn]) {
-      add(one.group.changes, runs.spans[one.life] ?? [], at(memory.tileBytes, one.life));
-      one.group.alive++;
-    }
+  const own = following(memory, runs, groups);
+  sweep(memory, runs, (tick, bytes) => {
+    own.goTo(tick);
     const most = at(fullestOf.bytes, tick);
     const everywhere = memory.always + at(memory.temporary, tick);
-    for (let index = 0; index < groups.length; index++) {
+    own.groups.forEach((group, index) => {
       const best = /** @type {Peak} */ (found[index]);
-      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) continue;
-      const group = /** @type {{alive: number, changes: Float64Array}} */ (own[index]);
+      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) return;
       let [sum, tile] = [most, at(fullestOf.tile, tick)];
       if (group.alive) {
-        const rest = largestRest(bytes, group.changes);
-        [sum, tile] = [rest.bytes + everywhere, at(runs.tiles, rest.run)];
+        const { value, place } = largest(bytes, group.changes);
+        [sum, tile] = [value + everywhere, at(runs.tiles, place)];
       }
       if (sum > best.bytes || (sum === best.bytes && best.tick < 0)) found[index] = { bytes: sum, tile, tick };
-    }
+    });
   });
   return found;
-}
-
-/** The first of the largest sums that are left. @param {Float64Array} bytes by run @param {Float64Array} changes from run to run of what is taken @returns {{bytes: number, run: number}} */
-function largestRest(bytes, changes) {
-  let [place, best, taken] = [0, -Infinity, 0];
-  for (let run = 0; run < bytes.length; run++) {
-    taken += /** @type {number} */ (changes[run]);
-    const rest = /** @type {number} */ (bytes[run]) - taken;
-    if (rest > best) {
-      best = rest;
-      place = run;
-    }
-  }
-  return { bytes: best, run: place };
 }
 
 /** Adds bytes to runs, as changes at their ends. @param {Float64Array} changes @param {[number, number][]} places @param {number} size */
@@ -149,16 +133,16 @@ function add(changes, places, size) {
   }
 }
 
-/** The first of the largest. @param {Float64Array} numbers @returns {number} */
-function largest(numbers) {
-  let place = 0;
-  let best = numbers[0] ?? 0;
-  for (let index = 1; index < numbers.length; index++) {
-    const number = /** @type {number} */ (numbers[index]);
-    if (number > best) {
-      best = number;
+/** The first of the largest numbers. @param {Float64Array} numbers @param {Float64Array} [less] what is taken from them, as changes from one to the next @returns {{value: number, place: number}} */
+function largest(numbers, less) {
+  let [place, value, taken] = [0, -Infinity, 0];
+  for (let index = 0; index < numbers.length; index++) {
+    if (less) taken += /** @type {number} */ (less[index]);
+    const rest = /** @type {number} */ (numbers[index]) - taken;
+    if (rest > value) {
+      value = rest;
       place = index;
     }
   }
-  return place;
+  return { value, place };
 }
