@@ -27,8 +27,14 @@ export function ticks(from, to, most, clockHz) {
   return found;
 }
 
+/** Multiples of a step, from one number to another. @param {number} from @param {number} to @param {number} step @returns {number[]} */
+export function multiples(from, to, step) {
+  const first = Math.ceil(from / step);
+  return Array.from({ length: Math.max(0, Math.floor(to / step) - first + 1) }, (_, index) => (first + index) * step);
+}
+
 /** 1, 2 or 5 times a power of ten, at least a number. @param {number} least */
-function roundStep(least) {
+export function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1e-12)));
   return (([1, 2, 5, 10].find((times) => times * power >= least * (1 - 1e-9)) ?? 10) * power);
 }

@@ -7,9 +7,10 @@ import { get, setLater } from "./state.js";
 const SETTLED_MS = 150;
 
 export class Window {
-  /** @param {number} from of the whole @param {number} to of the whole @param {number} least length */
-  constructor(from, to, least) {
+  /** @param {number} from of the whole @param {number} to of the whole @param {number} least length @param {(value: number) => number} [round] makes ends of what may be none */
+  constructor(from, to, least, round = (value) => value) {
     this.least = least;
+    this.round = round;
     this.whole = { from, to: Math.max(to, from + least) };
     this.from = this.whole.from;
     this.to = this.whole.to;
@@ -31,9 +32,9 @@ export class Window {
 
   /** @param {number} from @param {number} to */
   place(from, to) {
-    const length = Math.min(Math.max(this.least, to - from), this.whole.to - this.whole.from);
+    const length = this.round(Math.min(Math.max(this.least, to - from), this.whole.to - this.whole.from));
     const middle = (from + to) / 2;
-    this.from = Math.max(this.whole.from, Math.min(this.whole.to - length, middle - length / 2));
+    this.from = this.round(Math.max(this.whole.from, Math.min(this.whole.to - length, middle - length / 2)));
     this.to = this.from + length;
   }
 

@@ -62,7 +62,7 @@ function inDetail(program) {
     figure.redraw();
     soon();
   }
-  selection.onChange(update);
+  selection.listeners.add(update);
   update();
   return [
     heads,

@@ -1,5 +1,6 @@
 /** Axes of pictures whose ground is steps and whose height is bytes. */
 
+import { multiples, roundStep } from "../../core/axis.js";
 import { themeColor } from "../../core/colors.js";
 import { bytes, count, plural } from "../../core/format.js";
 
@@ -18,17 +19,6 @@ export function boxOf({ width, height }, above = 12) {
   return { left: LEFT, top: above, right: Math.max(LEFT + 10, width - 14), bottom: height - BELOW };
 }
 
-/** Round numbers of a scale, at most so many. @param {number} low @param {number} high @param {number} most @param {number} [base] 10, or 2 for bytes @returns {number[]} */
-export function round(low, high, most, base = 10) {
-  const least = (high - low) / Math.max(1, most);
-  let step = 1;
-  if (base === 2) while (step < least) step *= 2;
-  else while (step < least) step *= String(step).startsWith("2") ? 2.5 : 2;
-  const marks = [];
-  for (let mark = Math.ceil(low / step) * step; mark <= high; mark += step) marks.push(mark);
-  return marks;
-}
-
 /**
  * The axis of steps below a picture.
  * @param {CanvasRenderingContext2D} context @param {Box} box @param {number} from @param {number} to behind the last @param {string} words
@@ -40,7 +30,8 @@ export function below(context, box, from, to, words) {
   context.textAlign = "center";
   context.textBaseline = "top";
   const span = to - from;
-  for (const mark of round(from, to - 1, Math.min(span, (box.right - box.left) / 80))) {
+  const step = roundStep(Math.max(1, (80 * (span - 1)) / (box.right - box.left)));
+  for (const mark of multiples(from, to - 1, step)) {
     const x = box.left + ((mark + 0.5 - from) / span) * (box.right - box.left);
     line(context, x, box.bottom, x, box.bottom + 4);
     context.fillText(count(mark), x, box.bottom + 6);
@@ -57,7 +48,8 @@ export function bytesAxis(context, box, high) {
   context.font = FONT;
   context.textAlign = "right";
   context.textBaseline = "middle";
-  for (const mark of round(0, high, (box.bottom - box.top) / 30, 2)) {
+  const step = 2 ** Math.ceil(Math.log2(Math.max(1, (30 * high) / (box.bottom - box.top))));
+  for (const mark of multiples(0, high, step)) {
     const y = box.bottom - (mark / high) * (box.bottom - box.top);
     context.strokeStyle = themeColor("grid");
     line(context, box.left, y, box.right, y);

@@ -57,9 +57,8 @@ export function curveFigure(program, selection, shown) {
   const { memory } = detail;
   const depth = depthOf(detail);
   let box = { left: 0, top: 0, right: 1, bottom: 1 };
-  const span = () => selection.to - selection.from;
-  const xOf = (/** @type {number} */ tick) => box.left + ((tick - selection.from) / span()) * (box.right - box.left);
-  const tickAt = (/** @type {number} */ x) => Math.floor(selection.from + ((x - box.left) / (box.right - box.left)) * span());
+  const xOf = (/** @type {number} */ tick) => box.left + ((tick - selection.from) / selection.length) * (box.right - box.left);
+  const tickAt = (/** @type {number} */ x) => Math.floor(selection.from + ((x - box.left) / (box.right - box.left)) * selection.length);
   const isIn = (/** @type {number} */ x) => x >= box.left && x < box.right && tickAt(x) < memory.numTicks;
   const words = (/** @type {number} */ tick) => {
     const { curve } = shown();
@@ -92,14 +91,14 @@ export function curveFigure(program, selection, shown) {
     onPress: choose,
     onDrag: choose,
     onWheel(x, _, delta) {
-      if (!isIn(x) || selection.ticks <= 8) return false;
-      selection.zoomAround(tickAt(x), delta > 0 ? 1.25 : 0.8);
+      if (!isIn(x) || selection.ticks <= selection.least) return false;
+      selection.zoom(delta > 0 ? 1.25 : 0.8, tickAt(x));
       return true;
     },
     onKey(key, event) {
       if (key === "p") {
         selection.choose({ tick: shown().curve.top });
-        selection.reveal(selection.tick);
+        selection.showStep(selection.tick);
       } else if (!selection.press(key, event)) return undefined;
       return words(selection.tick);
     },
@@ -116,7 +115,7 @@ export function curveFigure(program, selection, shown) {
     const last = Math.min(selection.to, total.length);
     const columns = [];
     const pixels = Math.max(1, Math.floor(box.right - box.left));
-    const perColumn = Math.max(1, span() / pixels);
+    const perColumn = Math.max(1, selection.length / pixels);
     for (let from = selection.from; from < last; from += perColumn) {
       const [first, end] = [Math.floor(from), Math.min(last, Math.max(Math.floor(from) + 1, Math.floor(from + perColumn)))];
       let tick = first;

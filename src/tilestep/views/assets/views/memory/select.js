@@ -3,21 +3,22 @@
 import { h } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
 import { get, number, set } from "../../core/state.js";
+import { Window } from "../../core/window.js";
 
 /** @import { Detail, Program } from "./model.js" */
 
-/** The choices within one program. */
-export class Selection {
+const LEAST_STEPS = 8; // that are shown
+
+/** The choices within one program, and the steps that are shown of it. */
+export class Selection extends Window {
   /** @param {Detail} detail */
   constructor({ memory, peak }) {
+    super(0, memory.numTicks, Math.min(LEAST_STEPS, memory.numTicks), Math.round);
     this.peak = peak;
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
     this.ticks = memory.numTicks;
     this.tiles = memory.numTiles;
-    const [from, to] = this.within(number("from", 0), number("to", this.ticks));
-    this.from = from; // first step that is shown
-    this.to = to; // behind the last
+    this.state = () => ({ from: this.isWhole ? null : this.from, to: this.isWhole ? null : this.to });
+    this.place(number("from", 0), number("to", this.ticks));
   }
 
   /** The chosen step, or that of the peak. @returns {number} */
@@ -37,30 +38,12 @@ export class Selection {
       ...(tick === undefined ? {} : { tick: tick === null ? null : clip(tick, this.ticks) }),
       ...(tile === undefined ? {} : { tile: tile === null ? null : clip(tile, this.tiles) }),
     });
-    this.tell();
-  }
-
-  /** Shows only some steps. @param {number} from @param {number} to behind the last */
-  zoom(from, to) {
-    [this.from, this.to] = this.within(from, to);
-    const all = this.from === 0 && this.to === this.ticks;
-    set({ from: all ? null : this.from, to: all ? null : this.to });
-    this.tell();
-  }
-
-  /** Shows fewer or more steps around one of them. @param {number} tick that stays where it is @param {number} by more than 1: more steps */
-  zoomAround(tick, by) {
-    const shown = Math.min(this.ticks, Math.max(8, Math.round((this.to - this.from) * by)));
-    const from = Math.round(tick - ((tick - this.from) * shown) / (this.to - this.from));
-    this.zoom(Math.min(Math.max(0, from), this.ticks - shown), Math.min(Math.max(0, from), this.ticks - shown) + shown);
+    this.changed("selection");
   }
 
   /** Moves what is shown so that a step is seen. @param {number} tick */
-  reveal(tick) {
-    if (tick >= this.from && tick < this.to) return;
-    const shown = this.to - this.from;
-    const from = Math.min(Math.max(0, tick - Math.floor(shown / 2)), this.ticks - shown);
-    this.zoom(from, from + shown);
+  showStep(tick) {
+    this.reveal(tick + 0.5, tick + 0.5);
   }
 
   /**
@@ -70,31 +53,16 @@ export class Selection {
   press(key, event) {
     const { tick } = this;
     const far = event.shiftKey ? 10 : 1;
-    const page = Math.max(1, Math.round((this.to - this.from) / 10));
+    const page = Math.max(1, Math.round(this.length / 10));
     /** @type {Record<string, number>} */
     const ticks = { ArrowLeft: tick - far, ArrowRight: tick + far, PageUp: tick - page, PageDown: tick + page, Home: 0, End: this.ticks - 1 };
     if (key in ticks) this.choose({ tick: ticks[key] });
-    else if (key === "+" || key === "=") this.zoomAround(tick, 0.5);
-    else if (key === "-") this.zoomAround(tick, 2);
-    else if (key === "0") this.zoom(0, this.ticks);
+    else if (key === "+" || key === "=") this.zoom(0.5, tick);
+    else if (key === "-") this.zoom(2, tick);
+    else if (key === "0") this.show(0, this.ticks);
     else return false;
-    this.reveal(this.tick);
+    this.showStep(this.tick);
     return true;
-  }
-
-  /** Calls a function at each change. @param {() => void} listener */
-  onChange(listener) {
-    this.listeners.add(listener);
-  }
-
-  tell() {
-    this.listeners.forEach((listener) => listener());
-  }
-
-  /** @param {number} from @param {number} to @returns {[number, number]} */
-  within(from, to) {
-    const low = Math.min(Math.max(0, Math.floor(from)), Math.max(0, this.ticks - 1));
-    return [low, Math.min(this.ticks, Math.max(low + Math.min(8, this.ticks - low), Math.floor(to)))];
   }
 }
 

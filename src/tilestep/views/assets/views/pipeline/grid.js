@@ -1,5 +1,6 @@
 /** The schedule as it is drawn: a row for each device, a column for each slot. */
 
+import { multiples, roundStep } from "../../core/axis.js";
 import { rowsFigure } from "../../core/rows.js";
 import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
@@ -39,10 +40,8 @@ export function gridFigure(model, scene) {
 
 /** @param {number} from @param {number} to @param {number} most */
 function slotTicks(from, to, most) {
-  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000].find((each) => (to - from) / each <= Math.max(1, Math.min(most, 40))) ?? 100000;
-  const found = [];
-  for (let slot = Math.ceil(from / step) * step; slot < to; slot += step) found.push({ at: slot, words: `slot ${count(slot)}` });
-  return found;
+  const step = roundStep(Math.max(1, (to - from) / Math.max(1, Math.min(most, 40))));
+  return multiples(from, Math.ceil(to) - 1, step).map((slot) => ({ at: slot, words: `slot ${count(slot)}` }));
 }
 
 /** 'slot 3', 'slots 3 and 4'. @param {Task} task @returns {string} */
