@@ -32,18 +32,9 @@ import { nothingAt, staysFor, tipAt } from "./tip.js";
  * @property {(words: string) => void} say reads words aloud, and shows them below the picture
  */
 
-/** @type {Set<WeakRef<FigureHandle>>} */
-const all = new Set();
-
 /** Draws every figure and every legend again, as after a change of theme. @param {boolean} [now] not at the next frame */
 export function redrawAll(now = false) {
-  for (const canvas of document.querySelectorAll("canvas.swatch")) /** @type {any} */ (canvas).repaint?.();
-  for (const reference of all) {
-    const figure = reference.deref();
-    if (!figure) all.delete(reference);
-    else if (now) /** @type {any} */ (figure.canvas).paintNow();
-    else figure.redraw();
-  }
+  for (const canvas of document.querySelectorAll("canvas")) /** @type {any} */ (canvas).repaint?.(now);
 }
 
 // Paper is light, and is drawn before the next frame.
@@ -132,9 +123,8 @@ export function figure(options) {
       live.textContent = oneLine(words);
     },
   };
-  /** @type {any} */ (canvas).figure = handle; // keeps the handle as long as the canvas lives
+  /** @type {any} */ (canvas).repaint = (/** @type {boolean} */ now) => (now ? paint() : redraw());
   /** @type {any} */ (canvas).paintNow = paint; // benchmarks time it
-  all.add(new WeakRef(handle));
   redraw();
   return handle;
 }

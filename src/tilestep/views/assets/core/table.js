@@ -4,6 +4,7 @@ import { Cursor, quiet } from "./cursor.js";
 import { h, replace } from "./dom.js";
 import { edged } from "./edges.js";
 import { count, plural } from "./format.js";
+import { SeenRows } from "./seen_rows.js";
 import { meaning } from "./terms.js";
 import { explained, sentence, text } from "./value.js";
 
@@ -32,7 +33,6 @@ import { explained, sentence, text } from "./value.js";
 
 const ROW_HEIGHT = 26; // px, as page.css has it
 const MOST_AT_ONCE = 400; // rows: longer tables are drawn in windows
-const AROUND = 30; // rows drawn above and below the window
 const MOST_ON_A_LINE = 12; // characters of a heading: a longer one may take more lines
 
 /**
@@ -45,21 +45,6 @@ export function table(options) {
   return new Table(options).element;
 }
 
-/** Tables, as long as they are on the page. @type {Set<WeakRef<Table<any>>>} */
-const all = new Set();
-
-/** Draws every row of every table, or what is seen again. @param {boolean} printing */
-function redraw(printing) {
-  for (const reference of all) {
-    const found = reference.deref();
-    if (!found) all.delete(reference);
-    else if (found.scroller.isConnected) found.print(printing);
-  }
-}
-
-addEventListener("beforeprint", () => redraw(true));
-addEventListener("afterprint", () => redraw(false));
-
 /** @template Row */
 class Table {
   /** @param {Options<Row>} options */
@@ -69,8 +54,6 @@ class Table {
     this.descending = true;
     /** @type {Row[]} */
     this.shown = options.rows;
-    this.first = -1;
-    this.printing = false;
     this.body = h("tbody");
     this.heads = options.columns.map((column, index) => this.head(column, index));
     this.top = h("tr", { "aria-rowindex": 1 }, this.heads);
@@ -82,9 +65,19 @@ class Table {
       columns: options.columns.length,
       page: () => Math.max(1, Math.floor(this.scroller.clientHeight / ROW_HEIGHT) - 2),
       rowAt: (row) => (row < 0 ? this.top : this.body.querySelector(`[aria-rowindex="${row + 2}"]`)),
-      draw: (row) => this.reveal(row),
+      draw: (row) => this.seen.reveal(row),
     });
-    this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.seen = new SeenRows({
+      scroller: this.scroller,
+      body: this.body,
+      height: ROW_HEIGHT,
+      most: MOST_AT_ONCE,
+      count: () => this.shown.length,
+      row: (place) => this.row(/** @type {Row} */ (this.shown[place]), place),
+      space: (height) => h("tr", { class: "space", "aria-hidden": "true", style: { height: `${height}px` } }),
+      kept: () => this.cursor.row,
+      drawn: (focused) => this.cursor.mark(focused),
+    });
     this.note = h("p", { class: "note", role: "status" });
     this.search = h("input", { type: "search", "aria-label": `search in ${options.label}`, placeholder: "search" });
     this.search.addEventListener("input", () => this.arrange());
@@ -92,14 +85,6 @@ class Table {
     this.element = h("div", { class: "table" }, controls, edged(this.scroller));
     /** @type {any} */ (this.scroller).allRows = () => this.shown.map((row) => options.columns.map((column) => column.of(row) ?? null));
     this.arrange();
-    all.add(new WeakRef(this));
-  }
-
-  /** @param {boolean} printing whether every row is drawn, wherever the scroll bar is */
-  print(printing) {
-    this.printing = printing;
-    this.first = -1;
-    this.draw();
   }
 
   /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
@@ -142,49 +127,11 @@ class Table {
     });
     this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${plural(rows.length, "row")}` : plural(rows.length, "row");
     this.grid.setAttribute("aria-rowcount", String(this.shown.length + 1));
-    this.first = -1;
-    if (this.shown.length) this.draw();
+    if (this.shown.length) this.seen.draw(true);
     else {
       replace(this.body, h("tr", {}, h("td", { colspan: columns.length }, wanted.length ? "nothing matches" : (empty ?? "nothing"))));
       this.cursor.mark(false);
     }
-  }
-
-  /** Draws a row that is out of sight, and scrolls to it. @param {number} row */
-  reveal(row) {
-    const [head, room] = [this.top.offsetHeight, this.scroller.clientHeight];
-    const least = (row + 1) * ROW_HEIGHT + head - room;
-    this.scroller.scrollTop = row * ROW_HEIGHT < this.scroller.scrollTop ? row * ROW_HEIGHT : least;
-    this.first = -1;
-    this.draw();
-  }
-
-  /** Draws the rows that are seen. */
-  draw() {
-    const total = this.shown.length;
-    if (!total) return;
-    let [first, last] = [0, total];
-    if (!this.printing && total > MOST_AT_ONCE) {
-      const top = Math.floor(this.scroller.scrollTop / ROW_HEIGHT);
-      first = Math.max(0, top - AROUND);
-      last = Math.min(total, top + AROUND + Math.ceil((this.scroller.clientHeight || 600) / ROW_HEIGHT));
-      if (this.first >= 0 && Math.abs(first - this.first) < AROUND / 2) return;
-    } else if (this.first === 0 && this.body.childElementCount === total) return;
-    this.first = first;
-    const focused = this.body.contains(document.activeElement);
-    const { row: kept } = this.cursor; // it is a stop of the Tab key also where it is out of sight
-    const spans = [[first, last]];
-    if (kept >= 0 && kept < first) spans.unshift([kept, kept + 1]);
-    else if (kept >= last && kept < total) spans.push([kept, kept + 1]);
-    const space = (/** @type {number} */ rows) => (rows ? [h("tr", { class: "space", "aria-hidden": "true", style: { height: `${rows * ROW_HEIGHT}px` } })] : []);
-    const drawn = [];
-    let next = 0;
-    for (const [from = 0, to = 0] of spans) {
-      drawn.push(...space(from - next), ...this.shown.slice(from, to).map((row, place) => this.row(row, from + place)));
-      next = to;
-    }
-    replace(this.body, drawn, space(total - next));
-    this.cursor.mark(focused);
   }
 
   /** @param {Row} row @param {number} place @returns {HTMLElement} */

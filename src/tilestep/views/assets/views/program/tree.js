@@ -6,7 +6,7 @@ import { link } from "../../core/state.js";
 import { explained, text } from "../../core/value.js";
 import { marked } from "../source/code.js";
 import { KIND, NAMES, shortScope, walked } from "../steps/read.js";
-import { RowWindow } from "../steps/window.js";
+import { RowList } from "../steps/row_list.js";
 import { kindWords } from "./nodes.js";
 
 /** @import { Node, Program } from "../steps/read.js" */
@@ -54,7 +54,7 @@ export function programTree({ program, root, open, choose }) {
   }
   arrange();
 
-  const list = new RowWindow({
+  const list = new RowList({
     scroller,
     body,
     height: ROW_HEIGHT,
@@ -118,14 +118,14 @@ export function programTree({ program, root, open, choose }) {
     if (!node.children.length) return;
     if (!opened.delete(node)) opened.add(node);
     arrange();
-    list.draw(true);
+    list.draw();
   }
 
   /** @param {Node} node */
   function pick(node) {
     chosen = node;
     choose(node);
-    list.draw(true);
+    list.draw();
   }
 
   /** @param {KeyboardEvent} event @param {number} place @returns {number | null | undefined} */
@@ -192,7 +192,7 @@ export function programTree({ program, root, open, choose }) {
       let left = MOST_OPENED;
       for (const node of matches) if (left-- > 0) openWay(node);
       arrange();
-      list.draw(true);
+      list.draw();
       return matches.size;
     },
     next(forward) {
@@ -203,7 +203,7 @@ export function programTree({ program, root, open, choose }) {
       opened.clear();
       for (const node of all ? walked(root) : [root]) if (node.children.length) opened.add(node);
       arrange();
-      list.draw(true);
+      list.draw();
     },
   };
 }

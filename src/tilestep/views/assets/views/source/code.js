@@ -4,7 +4,7 @@ import { h } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
 import { explained, text } from "../../core/value.js";
 import { NAMES } from "../steps/read.js";
-import { RowWindow } from "../steps/window.js";
+import { RowList } from "../steps/row_list.js";
 
 /** @import { CodeLine, Cost, Source } from "./costs.js" */
 /** @import { Unit } from "../../core/value.js" */
@@ -87,7 +87,7 @@ export function codeList({ source, file, lines, chosen, choose }) {
   // As tables have it, for tests: the figures by line.
   /** @type {any} */ (scroller).allRows = () => lines.map(({ number, cost }) => [number, ...figures.map(({ of }) => (cost ? of(cost) : null))]);
   const costly = lines.map(({ cost }) => cost !== undefined);
-  const rows = new RowWindow({
+  const rows = new RowList({
     scroller,
     body,
     height: ROW_HEIGHT,
@@ -117,7 +117,7 @@ export function codeList({ source, file, lines, chosen, choose }) {
     if (line && costly[place]) {
       chosen = line.number;
       choose(line);
-      rows.draw(true);
+      rows.draw();
     }
     return null;
   }
@@ -129,7 +129,7 @@ export function codeList({ source, file, lines, chosen, choose }) {
     find(words) {
       query = words.trim().toLowerCase();
       const found = lines.filter((_, place) => matches(place)).length;
-      rows.draw(true);
+      rows.draw();
       return found;
     },
     next(forward) {
