@@ -28,7 +28,6 @@ import { nothingAt, staysFor, tipAt } from "./tip.js";
  * @property {HTMLElement} element
  * @property {HTMLCanvasElement} canvas
  * @property {() => void} redraw at the next frame
- * @property {(height: number) => void} resize
  * @property {(words: string) => void} say reads words aloud, and shows them below the picture
  */
 
@@ -42,7 +41,7 @@ matchMedia("print").addEventListener("change", () => redrawAll(true));
 
 /** @param {FigureOptions} options @returns {FigureHandle} */
 export function figure(options) {
-  let height = options.height;
+  const { height } = options;
   let pending = false;
   const canvas = h("canvas", {
     tabindex: "0",
@@ -114,11 +113,6 @@ export function figure(options) {
     element,
     canvas,
     redraw,
-    resize(size) {
-      height = size;
-      canvas.style.height = `${size}px`;
-      redraw();
-    },
     say(words) {
       live.textContent = oneLine(words);
     },

@@ -19,6 +19,7 @@ from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS
 from tilestep.recording.tables import Tables
 from tilestep.views.page.block import PageBlock
+from tilestep.views.page.sections.string_table import Texts
 from tilestep.views.page.untrusted import number_in, records_in, text_in, texts_in
 
 MOST_LIVES: Final = 200_000  # values of all programs together
@@ -63,7 +64,7 @@ def memory(report: Report) -> PageBlock | None:
         line = known_lines[max(frame, 0)]
         return "" if line is None else str(relative(line))
 
-    texts, lines = _Texts(strings.__getitem__), _Texts(words)
+    texts, lines = _Renumbered(strings.__getitem__), _Renumbered(words)
     lines.number("")
     groups = records_in(_profile(report), "groups")
     lives: list[Columns] = []
@@ -210,13 +211,13 @@ def loops(body: Node, leaves: list[int]) -> list[list[Any]]:
     return spans if expected == leaves else []
 
 
-def _lives(program: CompiledProgram, detail: MemoryReport, tables: Tables, texts: _Texts, lines: _Texts) -> Columns:
+def _lives(program: CompiledProgram, detail: MemoryReport, tables: Tables, texts: _Renumbered, lines: _Renumbered) -> Columns:
     rows = _rows_of(tables, "lives", program, ("name", "size_bytes", "frame"))
     cells = {name: getattr(detail.columns, name) for name in LIFE_COLUMNS}
     return {**cells, "size_bytes": rows["size_bytes"], "name": texts.numbers(rows["name"]), "line": lines.numbers(rows["frame"])}
 
 
-def _ticks(program: CompiledProgram, tables: Tables, texts: _Texts) -> Columns:
+def _ticks(program: CompiledProgram, tables: Tables, texts: _Renumbered) -> Columns:
     rows = _rows_of(tables, "ticks", program, ("step", "leaf", "temporary_tile_bytes"))
     return {"step": texts.numbers(rows["step"]), "leaf": rows["leaf"], "temporary": rows["temporary_tile_bytes"]}
 
@@ -230,24 +231,12 @@ def _joined(parts: list[Columns], name: str) -> NDArray[np.int64]:
     return np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
 
 
-class _Texts:
-    """Texts that columns number, each once.
-
-    Args: words: the text of a number of the recording.
-    """
+class _Renumbered(Texts):
+    """Numbers of the recording's texts in the page. Args: words: the text of a number of the recording."""
 
     def __init__(self, words: Callable[[int], str]) -> None:
+        super().__init__()
         self._words = words
-        self._known: dict[str, int] = {}
-        self._of: dict[int, int] = {}
-
-    @property
-    def all(self) -> list[str]:
-        return list(self._known)
-
-    def number(self, text: str) -> int:
-        """The number of a text."""
-        return self._known.setdefault(text, len(self._known))
 
     def numbers(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers of the texts that a column of the recording numbers."""

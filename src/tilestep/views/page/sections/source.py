@@ -16,6 +16,7 @@ from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables, json_text
 from tilestep.sim.trace import EventKind
 from tilestep.views.page.block import PageBlock, columns_of
+from tilestep.views.page.sections.host_lines import lines_of_calls, lines_of_runs
 
 MOST_TEXT: Final = 2_000_000  # characters of source code in a page
 COLUMNS: Final = (
@@ -41,7 +42,6 @@ COLUMNS: Final = (
 _STEPS, _EXECUTIONS, _CYCLES = (COLUMNS.index(name) for name in ("steps", "executions", "cycles"))
 _FLOPS, _EXCHANGE_BYTES, _TILE_BYTES, _CALLS = (COLUMNS.index(name) for name in ("flops", "exchange_bytes", "tile_bytes", "dispatches"))
 _CALL_KINDS: Final = tuple(map(CALLS.index, ("dispatch", "wait", "read")))
-_DISPATCH: Final = _CALL_KINDS[0]
 _MOVED: Final = COLUMNS.index("moved")
 _MOVES: Final[tuple[EventKind, ...]] = ("save", "load", "stream-in", "stream-out")  # by the run of a program, beside its steps
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -176,40 +176,20 @@ def _largest_values(tables: Tables) -> Iterator[tuple[int, int]]:
 
 def _calls(tables: Tables) -> Iterator[tuple[str, int, list[int]]]:
     """(file, line, how often it dispatched, waited and read) of each line of the host program that did."""
-    lines: Any = json_text(tables, "call_lines")
-    notes = tables.column("call_notes", "note")
+    lines, places = lines_of_calls(tables)
     kinds = tables.column("calls", "call")
-    if not isinstance(lines, list) or len(notes) != len(kinds):
-        return
-    known = cast("list[Any]", lines)
-    counts = [np.bincount(notes[(kinds == kind) & (notes > 0) & (notes <= len(known))], minlength=len(known) + 1) for kind in _CALL_KINDS]
-    for place, entry in enumerate(known, 1):
-        match entry:
-            case [str(file), int(number)] if any(of_kind[place] for of_kind in counts):
-                yield file, number, [int(of_kind[place]) for of_kind in counts]
-            case _:
-                pass
+    counts = [np.bincount(places[(kinds == kind) & (places >= 0)], minlength=len(lines)).tolist() for kind in _CALL_KINDS]
+    for (file, number), *of_line in zip(lines, *counts, strict=True):
+        if any(of_line):
+            yield file, number, of_line
 
 
 def _callers(tables: Tables) -> Iterator[tuple[int, tuple[str, int]]]:
-    """(row of a program, the line of the host program that called it) of each that one line alone called.
-
-    A journal that is whole has a dispatch a run.
-    """
-    lines: Any = json_text(tables, "call_lines")
-    notes = tables.column("call_notes", "note")
-    kinds = tables.column("calls", "call")
-    called = tables.column("runs", "program")
-    if not isinstance(lines, list) or len(notes) != len(kinds) or np.count_nonzero(kinds == _DISPATCH) != len(called):
-        return
-    known = cast("list[Any]", lines)
-    places = notes[kinds == _DISPATCH]
-    for program in np.unique(called[called >= 0]).tolist():
-        [first, *others] = np.unique(places[called == program]).tolist()
-        if others or not 0 < first <= len(known):
-            continue
-        match known[first - 1]:
-            case [str(file), int(number)]:
-                yield program, (file, number)
-            case _:
-                pass
+    """(row of a program, the line of the host program that called it) of each that one line alone called."""
+    lines, places = lines_of_runs(tables)
+    programs, callers = np.unique(np.stack([tables.column("runs", "program").astype(np.int64), places]), axis=1)
+    called, first, count = np.unique(programs, return_index=True, return_counts=True)
+    alone = (called >= 0) & (count == 1)
+    for program, caller in zip(called[alone].tolist(), callers[first[alone]].tolist(), strict=True):
+        if caller >= 0:
+            yield program, lines[caller]

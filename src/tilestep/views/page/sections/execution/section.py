@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,12 @@ from tilestep.figures.paths import relative_paths
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.causes import path_rows
 from tilestep.figures.rows import relative_lines
-from tilestep.recording.schema import CALLS, EVENT_KINDS
-from tilestep.recording.tables import json_text
+from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.block import PageBlock
 from tilestep.views.page.sections.execution.rows import Numbers, Rows, kept_rows, rows_of
 from tilestep.views.page.sections.execution.run_spans import MOST_UNROLLED, Inside, inside
 from tilestep.views.page.sections.execution.waits import waits
+from tilestep.views.page.sections.host_lines import lines_of_runs
 
 MOST_EVENTS: Final = 2_000_000  # of a page
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -183,24 +183,9 @@ def _leaves(report: Report, of_runs: Inside) -> list[list[str | int]]:
 
 
 def _dispatch_lines(report: Report) -> tuple[list[str], Numbers]:
-    """(lines of the host program, of each run the one that dispatched it; -1: unknown). A journal that is whole has a dispatch a run."""
-    tables = report.tables
-    count = tables.rows("runs")
-    found = np.full(count, -1, np.int64)
-    found_lines: Any = json_text(tables, "call_lines")
-    lines = [(str(path), number) for path, number in found_lines] if _is_pairs(found_lines) else []
-    dispatches = np.flatnonzero(tables.column("calls", "call") == CALLS.index("dispatch"))
-    if not lines or len(dispatches) != count or tables.rows("call_notes") != tables.rows("calls"):
-        return [], found
-    notes = tables.column("call_notes", "note")[dispatches]
-    found[:] = np.where((notes > 0) & (notes <= len(lines)), notes - 1, -1)
-    strings = tables.strings
-    files: list[int] = np.unique(tables.column("frames", "file")).tolist()
+    """(lines of the host program, of each run the one that dispatched it; -1: unknown)."""
+    lines, of_runs = lines_of_runs(report.tables)
+    strings = report.tables.strings
+    files: list[int] = np.unique(report.tables.column("frames", "file")).tolist()
     relative = relative_paths([*(strings[file] for file in files if file >= 0), *(path for path, _ in lines)])
-    return [f"{relative(path)}:{number}" for path, number in lines], found
-
-
-def _is_pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(each, list) and len(cast("list[Any]", each)) == 2 for each in cast("list[object]", value)
-    )
+    return [f"{relative(path)}:{number}" for path, number in lines], of_runs

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-
 from tilestep.figures.reader import Report
-from tilestep.views.page.block import PageBlock
+from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections.pipeline.flow import RunFlow, flows_of, kept_bytes, needs_of
 from tilestep.views.page.sections.pipeline.tasks import DispatchedUpdate, DoneTask, Updates, updates_of
 from tilestep.views.page.sections.pipeline.timing import Times, is_serial, simulated, slots, stash
@@ -53,9 +51,9 @@ def pipeline(report: Report) -> PageBlock | None:
     flows = flows_of(report, {run for task in tasks for run in task.runs})
     devices = _devices(tasks)
     kinds = list(dict.fromkeys(task.kind for task in tasks))
-    columns: dict[str, list[int]] = {name: [] for name in _COLUMNS}
+    rows: dict[str, list[tuple[int, ...]]] = {name: [] for name in _COLUMNS}
     texts: dict[str, int] = {}
-    documents = [_update(report, updates, update, flows, devices, kinds, columns, texts) for update in updates.shown]
+    documents = [_update(report, updates, update, flows, devices, kinds, rows, texts) for update in updates.shown]
     return PageBlock(
         json={
             "total": updates.total,
@@ -69,15 +67,16 @@ def pipeline(report: Report) -> PageBlock | None:
             "updates": documents,
             "stages": _stages(report, updates, tasks, flows),
         },
-        columns={name: np.array(column, np.int64) for name, column in columns.items()},
+        columns={f"{of}_{name}": column for of, names in _COLUMNS.items() for name, column in columns_of(names, rows[of]).items()},
     )
 
 
-_OF_TASK: Final = ("stage", "kind", "microbatch", "device", "both", "run", "slot", "slots", "cycles", "begin", "end")
-_COLUMNS: Final = (
-    *(f"task_{name}" for name in _OF_TASK),
-    *("piece_device", "piece_task", "piece_group", "piece_begin", "piece_end"),
-    *("gap_device", "gap_why", "gap_reason", "gap_begin", "gap_end"),
+_COLUMNS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(  # of rows of each kind
+    {
+        "task": ("stage", "kind", "microbatch", "device", "both", "run", "slot", "slots", "cycles", "begin", "end"),
+        "piece": ("device", "task", "group", "begin", "end"),
+        "gap": ("device", "why", "reason", "begin", "end"),
+    }
 )
 
 
@@ -99,10 +98,10 @@ def _update(
     flows: Mapping[int, RunFlow] | None,
     devices: Mapping[tuple[int, ...], Sequence[int]],
     kinds: Sequence[str],
-    columns: Mapping[str, list[int]],
+    rows: Mapping[str, list[tuple[int, ...]]],
     texts: dict[str, int],
 ) -> dict[str, Any]:
-    """Adds an update to the columns. Returns what of it has few numbers."""
+    """Adds an update to the rows. Returns what of it has few numbers."""
     place = {ipus: index for index, ipus in enumerate(devices)}
     needs = needs_of(update.tasks, flows)
     drawn = simulated(update.tasks, needs, [slots(task, 1) for task in update.tasks])
@@ -111,37 +110,30 @@ def _update(
     found = happened(report, update) if update.in_detail else None
     begins, ends = _bounds(update, found)
     for index, task in enumerate(update.tasks):
-        row = (task.stage, kinds.index(task.kind), task.microbatch, place[task.ipus], int(task.both), task.runs[0])
-        own = _measured(updates, task)
-        values = (*row, int(drawn.begin[index]), int(drawn.end[index] - drawn.begin[index]), own, begins[index], ends[index])
-        _append(columns, _COLUMNS[:11], values)
-    before = {name: len(columns[name]) for name in ("piece_task", "gap_why")}
+        of_task = (task.stage, kinds.index(task.kind), task.microbatch, place[task.ipus], int(task.both), task.runs[0])
+        of_slots = (int(drawn.begin[index]), int(drawn.end[index] - drawn.begin[index]))
+        rows["task"].append((*of_task, *of_slots, _measured(updates, task), begins[index], ends[index]))
+    before = {kind: len(rows[kind]) for kind in ("piece", "gap")}
     if found is not None:
         for ipus in devices:
             for piece in found.pieces.get(ipus, ()):
-                _append(
-                    columns, _COLUMNS[11:16], (place[ipus], piece.place, piece.group, piece.begin - found.begin, piece.end - found.begin)
-                )
+                span = (piece.begin - found.begin, piece.end - found.begin)
+                rows["piece"].append((place[ipus], piece.place, piece.group, *span))
             for gap in found.gaps.get(ipus, ()):
-                reason = texts.setdefault(gap.reason, len(texts))
-                _append(columns, _COLUMNS[16:21], (place[ipus], gap.why, reason, gap.begin - found.begin, gap.end - found.begin))
+                span = (gap.begin - found.begin, gap.end - found.begin)
+                rows["gap"].append((place[ipus], gap.why, texts.setdefault(gap.reason, len(texts)), *span))
     return {
         "number": update.number,
         "in_detail": update.in_detail,
         "trains": update.trains,
         "serial": is_serial(update.tasks),
         "tasks": len(update.tasks),
-        **{key: len(columns[name]) - before[name] for key, name in (("pieces", "piece_task"), ("gaps", "gap_why"))},
+        **{f"{kind}s": len(rows[kind]) - count for kind, count in before.items()},
         "slots": int(drawn.whole),
         "cycles": None if found is None else found.end - found.begin,
         "even": _waiting(even, update, devices),
         "measured": _waiting(measured, update, devices),
     }
-
-
-def _append(columns: Mapping[str, list[int]], names: Sequence[str], values: Sequence[int]) -> None:
-    for name, value in zip(names, values, strict=True):
-        columns[name].append(value)
 
 
 def _bounds(update: DispatchedUpdate, found: Happened | None) -> tuple[list[int], list[int]]:
