@@ -190,6 +190,7 @@ def test_a_line_without_room_keeps_its_number(open_page: OpenPage, out_of_memory
 def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage) -> None:
     page = open_page(many(2000), "program")
     page.get_by_role("button", name="Open all").click()
+    page.locator("[role=treeitem]").first.focus()
     counts = page.evaluate(
         """async () => {
             const scroller = document.querySelector(".scroller.tree");
@@ -204,6 +205,7 @@ def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage
         }"""
     )
     assert 10 < min(counts) <= max(counts) < 100
+    assert page.evaluate("document.activeElement.role") == "treeitem", "what has the focus keeps it out of sight"
 
 
 def test_a_program_without_a_tree_says_so(open_page: OpenPage, empty: Path) -> None:
