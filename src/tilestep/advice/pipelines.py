@@ -22,11 +22,12 @@ from tilestep.recording.edits.script import Change, Script
 from tilestep.recording.sources import Source, module_of
 from tilestep.sim.calls import Dispatch
 from tilestep.sim.ledger import ProgramTotals
-from tilestep.sim.trace import BESIDE
+from tilestep.sim.trace import BESIDE, Task
 
 MOST_PARTS: Final = 200  # of all stages together
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
 _NO_WORK: Final = (*BESIDE, "load", "read")
+_COPIES: Final = ("store", "load", "store parameters", "load parameters")  # tasks that run a program for each array
 
 
 class _Task(NamedTuple):
@@ -144,7 +145,7 @@ def _tasks(evidence: Evidence) -> dict[str, _Steps]:
             steps = found.setdefault(call.group[0], _Steps())
             steps.enter(call.group[1], position)
             if call.task is not None and call.task.stage >= 0:
-                steps.add(call.task.stage, call.task.microbatch, call.key)
+                steps.add(call.task, call.key)
     return {group: steps for group, steps in found.items() if steps.tasks}
 
 
@@ -163,22 +164,22 @@ class _Steps:
         self.count = 0
         self._entry: int | None = None
         self._begin: int | None = None  # of an entry whose first task has not come
-        self._seen: set[tuple[int, int, int]] = set()
+        self._seen: set[tuple[Task, int]] = set()
 
     def enter(self, entry: int, position: int) -> None:
         if entry != self._entry:
             self._entry, self._begin = entry, position
 
-    def add(self, stage: int, microbatch: int, key: int) -> None:
-        task = (stage, microbatch, key)
+    def add(self, task: Task, key: int) -> None:
         if self._begin is not None:
             self.starts.append(self._begin)
-        if self._begin is not None or (microbatch >= 0 and task in self._seen):
+        comes_again = task.microbatch >= 0 and task.kind not in _COPIES and (task, key) in self._seen
+        if self._begin is not None or comes_again:
             self._begin = None
             self._seen.clear()
             self.count += 1
-        self._seen.add(task)
-        self.tasks.append(_Task(self.count - 1, *task))
+        self._seen.add((task, key))
+        self.tasks.append(_Task(self.count - 1, task.stage, task.microbatch, key))
 
 
 def _busy(totals: ProgramTotals) -> float:

@@ -45,6 +45,7 @@ def trained(
     batch: int = 16,
     samples: int = 2048,
     last: Callable[..., Any] | None = None,
+    offload_activations: bool = False,
 ) -> Callable[[], Any]:
     """The same samples, whatever the number of microbatches in a step and of samples in a microbatch.
 
@@ -65,6 +66,7 @@ def trained(
             devices=jax.devices("ipu"),
             device_mapping=list(range(len(layers))),
             pipeline_schedule=schedule,
+            offload_activations=offload_activations,
         )
         state: Any = pipeline.init([[np.full((width, width), 0.01, np.float32)] * count for count in layers])
         for _ in range(samples // batch // microbatches):
@@ -168,6 +170,16 @@ def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) ->
     assert gain is not None
     assert "; of the last " in gain.basis
     assert 0 < gain.cycles <= profile.emulated_cycles - steady.set_up_cycles < steady.set_up_cycles
+
+
+def test_a_step_of_offloaded_activations_counts_once_though_each_of_its_arrays_has_a_program() -> None:
+    profile = profiled(trained(stage, (2, 2), microbatches=4, width=32, samples=16 * 4 * 8, offload_activations=True))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    steady = steady_state(profile, evidence)
+    assert steady is not None
+    assert steady.steps == 8
+    assert steady.text(1e9).endswith("; 8 ran.")
 
 
 @pytest.mark.slow
