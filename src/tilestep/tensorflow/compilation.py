@@ -1,7 +1,7 @@
 """Programs: what `ipu_compiler.compile` makes one node of a session's graph, and functions of TensorFlow 2. Both run pieces of JAX.
 
 Loops and pipelines are pieces that `tilestep.train` runs. What a function computes beside them is lowered as pieces between them. In
-TensorFlow 2 loops that take from iterators or send to queues are such loops.
+TensorFlow 2 loops that take from iterators or send to queues are such loops, and those of many steps.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from tilestep import hints
-from tilestep.errors import UnsupportedError
+from tilestep.errors import LoopInterrupt, UnsupportedError
 from tilestep.tensorflow.ipu.config import Placement, placement, systems
 from tilestep.tensorflow.loop import Loop
 from tilestep.tensorflow.pipeline import Pipeline
 from tilestep.tensorflow.residency import ON_DEVICES, Home, residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tf_private.eager import feed, watch_functions
-from tilestep.tensorflow.tracing import Scope, Taken, Traced, current_scope, lower, trace
+from tilestep.tensorflow.tracing import Scope, Traced, current_scope, lower, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, TensorSpec, tf, v1
 from tilestep.train.other_arguments import name_of
 from tilestep.train.untyped import jax
 
+_MOST_STEPS: Final = 1000  # of a loop without feeds that is a part of a program
 _IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
 
 
@@ -122,14 +123,13 @@ class Compiled:
     def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Step]) -> None:
         self._traced = traced
         # Tensors whose values it begins with, by the id of the tensor as the program knows it.
-        inside = [*traced.arguments, *(inner for _, inner in traced.captured)]
-        self.outside: dict[int, Tensor] = dict(zip(map(id, inside), [*given, *(outer for outer, _ in traced.captured)], strict=True))
+        self._known: list[Tensor] = [*traced.arguments, *(inner for _, inner in traced.captured)]
+        self.outside: dict[int, Tensor] = dict(zip(map(id, self._known), [*given, *(outer for outer, _ in traced.captured)], strict=True))
         handles = dict(traced.handles)
         for step in steps:
             handles |= step.handles
             self.outside |= {id(tensor): tensor for tensor in step.inputs if getattr(tensor, "graph", None) is not traced.graph}
         self._names = list(handles)
-        self._known: list[Tensor] = inside
         self._constants: dict[int, Any] = {}
         self._done: set[Operation] = set()  # nodes with effects that pieces run
         self._pieces, self._is_placed = list[Step | _Piece](), False
@@ -156,17 +156,14 @@ class Compiled:
         self._constants |= {key: value for key, value in constants.items() if value is not None}
         missing = [each for each in tensors if id(each) not in known and id(each) not in self._constants]
         operations = [each for each in operations if each not in self._done]
-        busy = [each for each in graphs.ancestors([], operations, self._known, self._done) if each.type not in _IDLE]
-        if not missing and not busy:
+        if not missing and all(each.type in _IDLE for each in graphs.ancestors([], operations, self._known, self._done)):
             return
-        traced = self._traced
         nodes = graphs.ancestors(missing, operations, self._known, self._done)
         effects = [each for each in nodes if each.op_def.is_stateful and each.type not in _IDLE]
         values = [value for each in effects for value in each.outputs if value.dtype not in (tf.resource, tf.variant)]
         missing += [value for value in values if set(value.consumers()) - set(nodes) and all(value is not each for each in missing)]
         used = {id(each) for operation in nodes for each in operation.inputs}
-        inputs = [each for each in self._known if id(each) in used]
-        self._pieces.append(_Piece(traced, inputs, missing, operations, self._done))
+        self._pieces.append(_Piece(self._traced, [each for each in self._known if id(each) in used], missing, operations, self._done))
         self._done.update(effects)
         self._known += missing
 
@@ -180,19 +177,21 @@ class Compiled:
             for piece in self._pieces:
                 outputs = piece.run(home, [values[id(each)] for each in piece.inputs], variables)
                 values.update(zip(map(id, piece.results), outputs, strict=True))
+        except LoopInterrupt as error:  # its carry is none of the program's
+            error.args = (str(error).replace("the exception's carry is what", "the variables have what"),)
+            raise
         finally:
             kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
             home.put(kept, set(self._names) - set(kept))
         hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
-        results = self._traced.results
-        return [np.asarray(values[id(each)]).astype(each.dtype.as_numpy_dtype, copy=False) for each in results]
+        return [np.asarray(values[id(each)]).astype(each.dtype.as_numpy_dtype, copy=False) for each in self._traced.results]
 
 
 @final
 class Function:
     """A function of TensorFlow 2, traced once and compiled.
 
-    Its loops that use feeds run as loops of the runtime. If it uses feeds outside of loops, it is itself the step of one.
+    Its loops that use feeds or are long run as loops of the runtime. If it uses feeds outside of loops, it is itself the step of one.
 
     Attributes: taken: the iterators that it was traced with, in the order of a step; who has read them empties it, so that they can end.
     Raises: UnsupportedError for what XLA cannot lower, and for feeds in branches or in loops inside of loops.
@@ -205,7 +204,8 @@ class Function:
         self._returned, self._arguments = traced.returned, traced.arguments
         self.taken = [each.iterator for each in scope.taken]
         used = {id(each.graph) for each in (*scope.taken, *scope.sent, *scope.updates)}
-        loops = [each for each in traced.graph.get_operations() if each.type in graphs.LOOPS and id(graphs.parts_of_loop(each)[1]) in used]
+        found = [each for each in traced.graph.get_operations() if each.type in graphs.LOOPS]
+        loops = [each for each in found if id(graphs.parts_of_loop(each)[1]) in used]
         is_step = id(traced.graph) in used
         if len(used) != is_step + len(loops) or (is_step and loops):
             raise UnsupportedError(
@@ -217,7 +217,7 @@ class Function:
         if is_step:
             self._step, traced = _as_step(traced)
             self._loops.append((self._step, list(range(len(scope.taken)))))
-        for each in loops:
+        for each in loops if is_step else [each for each in found if each in loops or _is_long(each)]:
             body = graphs.parts_of_loop(each)[1]
             self._loops.append((_as_loop(each, traced), [index for index, taken in enumerate(scope.taken) if taken.graph is body]))
         self._compiled = Compiled(traced, traced.arguments, [loop for loop, _ in self._loops])
@@ -246,18 +246,25 @@ def _as_step(traced: Traced) -> tuple[Loop, Traced]:
     return Loop(None, 0, body, first, None, results), dataclasses.replace(traced, results=results, operations=[])
 
 
+def _is_long(loop: Operation) -> bool:
+    """Whether a loop without feeds needs chunks: nothing interrupts a program. What a gradient goes through has none."""
+    is_fixed = all(each.dtype != tf.variant and each.shape.is_fully_defined() for each in loop.inputs)
+    return is_fixed and (graphs.steps_of_loop(loop) or 0) > _MOST_STEPS
+
+
 def _as_loop(loop: Operation, traced: Traced) -> Loop:
     """A while loop of a function's graph."""
     condition, body = graphs.parts_of_loop(loop)
     carried = [index for index, each in enumerate(loop.inputs) if each.dtype != tf.resource]
     names = {id(handle): name for name, handle in traced.handles.items()}
 
-    def part(graph: Graph, results: list[Tensor], taken: Sequence[Taken] = ()) -> Traced:
+    def part(graph: Graph, results: list[Tensor]) -> Traced:
+        taken = [each for one in traced.scope.taken if one.graph is graph for each in one.placeholders]
         inside = [(outer, each) for outer, each in zip(loop.inputs, graph.inputs, strict=True) if id(outer) in names]
         return dataclasses.replace(
             traced,
             graph=graph,
-            arguments=[*(graph.inputs[index] for index in carried), *(each for one in taken for each in one.placeholders)],
+            arguments=[*(graph.inputs[index] for index in carried), *taken],
             results=results,
             operations=list(graph.control_outputs),
             captured=[],
@@ -270,8 +277,7 @@ def _as_loop(loop: Operation, traced: Traced) -> Loop:
         )
 
     steps = graphs.steps_of_loop(loop)
-    taken = [each for each in traced.scope.taken if each.graph is body]
-    step = part(body, [body.outputs[index] for index in carried], taken)
+    step = part(body, [body.outputs[index] for index in carried])
     for index in carried:
         condition.inputs[index].set_shape(loop.inputs[index].shape)  # one that it does not use has none
     test = part(condition, list(condition.outputs)) if steps is None else None

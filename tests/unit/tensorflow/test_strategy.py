@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import os
+import signal
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilestep.errors import DatasetError, UnsupportedError
+from tilestep.errors import DatasetError, LoopInterrupt, UnsupportedError
 from tilestep.tensorflow.ipu import optimizers, programs
 from tilestep.tensorflow.ipu.config import IPUConfig, systems
 from tilestep.tensorflow.ipu.ops import cross_replica_sum
 from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedMode, IPUOutfeedQueue
 from tilestep.tensorflow.ipu.strategy import IPUStrategy
 from tilestep.tensorflow.untyped import tf
+from tilestep.train.loop.session import Session
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(64, 5)).astype(np.float32)
@@ -265,6 +269,28 @@ def test_what_is_no_program_is_refused(strategy: Any) -> None:
         strategy.run(branches, [tf.constant(1.0)])
     with pytest.raises(UnsupportedError, match="EagerPyFunc"):
         strategy.run(prints, [tf.constant(1.0)])
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_ctrl_c_ends_a_loop_of_very_many_steps_and_keeps_its_variables(strategy: Any, sends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, outfeed, chunks, did = tf.Variable(0), IPUOutfeedQueue(IPUOutfeedMode.LAST), itertools.count(1), Session.did
+
+    def interrupted(self: Session, *args: Any) -> None:
+        did(self, *args)
+        if next(chunks) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    @tf.function(jit_compile=True)
+    def loop() -> None:
+        for _ in tf.range(100_000_000):
+            count.assign_add(1)
+            if sends:
+                outfeed.enqueue(count.read_value())
+
+    monkeypatch.setattr(Session, "did", interrupted)
+    with pytest.raises(LoopInterrupt, match=r"^interrupted after 192 steps of the loop; the variables have what they have made$") as caught:
+        strategy.run(loop)
+    assert count.numpy() == caught.value.steps == 192
 
 
 def test_an_iterator_ends_with_its_last_reference(strategy: Any) -> None:

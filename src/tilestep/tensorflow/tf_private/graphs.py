@@ -168,7 +168,7 @@ def steps_of_loop(loop: Operation) -> int | None:
         return [done + 1, *part(body, [body.outputs[index] for index in counters], values)]
 
     with _context.eager_mode():
-        counted = tf.function(lambda: tf.while_loop(test, step, [0, *first])[0], autograph=False)
+        counted = tf.function(lambda: tf.while_loop(test, step, [0, *first])[0], autograph=False, jit_compile=True)
         return int(counted.get_concrete_function()())  # a call of `counted` would warn of the fifth such function
 
 
