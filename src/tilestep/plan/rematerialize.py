@@ -100,7 +100,9 @@ def _own_fills(computation: Computation) -> Computation:
     table, filled = computation.by_name, dict[str, Instruction]()
     for instruction in computation.instructions:
         source = table[instruction.operands[0]] if instruction.opcode == "copy" else instruction
-        if source is not instruction and source.opcode == "broadcast" and table[source.operands[0]].opcode == "constant":
+        if source.opcode != "broadcast" or source is instruction or source.shape.spaces != instruction.shape.spaces:
+            continue
+        if table[source.operands[0]].opcode == "constant":
             filled[instruction.name] = replace(source, name=instruction.name, shape=instruction.shape)
     if not filled:
         return computation

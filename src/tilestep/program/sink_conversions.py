@@ -104,7 +104,9 @@ def _behind_moves(computation: Computation, name: str) -> tuple[list[Instruction
     """(copies and views that only each other and `name`'s reader read, the last first, what they move)."""
     moves: list[Instruction] = []
     found = computation.by_name[name]
-    while found.opcode in _MOVES and not found.is_tuple and sum(i.operands.count(found.name) for i in computation.instructions) == 1:
+    while found.opcode in _MOVES and not found.is_tuple and found.leaves[0].dtype == "f32" and found is not computation.root:
+        if sum(i.operands.count(found.name) for i in computation.instructions) > 1:
+            break
         moves.append(found)
         found = computation.by_name[found.operands[0]]
     return moves, found

@@ -147,6 +147,14 @@ def test_a_copy_of_one_number_is_filled_with_it() -> None:
     }
 
 
+def test_a_copy_of_one_number_into_the_host_s_memory_stays_a_copy() -> None:
+    lines = """
+  %zero = f32[] constant(0)
+  %zeros = f32[8]{0} broadcast(%zero), dimensions={}
+  ROOT %copy = f32[8]{0:S(5)} copy(%zeros)"""
+    assert changed(lines)["copy"] == ("copy", ("zeros",))
+
+
 def test_a_copy_of_a_row_stays_a_copy() -> None:
     lines = """
   %x = f32[8]{0} parameter(0)

@@ -80,8 +80,15 @@ def test_what_is_moved_in_front_of_a_loop_is_moved_in_halves() -> None:
     assert entry["start"].operands[2] == "turned"
 
 
-def test_a_moved_float_that_something_else_reads_stays() -> None:
-    module = cleaned(MOVED.replace("  %while = ", "  %other = f32[64,64]{1,0} sine(%turned)\n  %while = "))
+@pytest.mark.parametrize(
+    ("what", "by"),
+    [
+        ("  %while = ", "  %other = f32[64,64]{1,0} sine(%turned)\n  %while = "),  # something else reads it
+        ("%turned = f32[64,64]{1,0} copy(%view)", "%bits = s32[64,64]{0,1} bitcast(%view)\n  %turned = f32[64,64]{1,0} bitcast(%bits)"),
+    ],
+)
+def test_a_float_that_is_more_than_moved_stays(what: str, by: str) -> None:
+    module = cleaned(MOVED.replace(what, by))
     assert module.computations["body"].by_name["dot"].leaves[0].dtype == "f32"
     assert module.entry.by_name["turned"].leaves[0].dtype == "f32"
 
