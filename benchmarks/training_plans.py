@@ -58,6 +58,11 @@ class Search:
     smaller: tuple[int, ...] = ()
 
 
+_OF_GPT: Mapping[str, Any] = {
+    "schedules": ["interleaved"],
+    "recompute": [None],  # each layer computes its own values again
+    "offload": ["state+accumulators"],
+}
 _BERT_CUTS = (0, 4, 11, 18, 25, 26)
 SEARCHES = {
     "GPT-3 2.7B": Search(
@@ -65,9 +70,7 @@ SEARCHES = {
         num_ipus=16,
         global_batch=512,
         options={
-            "schedules": ["interleaved"],
-            "recompute": [None],
-            "offload": ["state+accumulators"],
+            **_OF_GPT,
             "plan_options": {"available_memory_proportion": 0.03},  # weights and gradients take most of a tile
             "shards": [8, 16],
             "microbatch_sizes": [2, 4],
@@ -79,9 +82,7 @@ SEARCHES = {
         num_ipus=64,
         global_batch=512,
         options={
-            "schedules": ["interleaved"],
-            "recompute": [None],
-            "offload": ["state+accumulators"],
+            **_OF_GPT,
             "plan_options": {"available_memory_proportion": 0.02},
             "shards": [32, 64],
             "microbatch_sizes": [1],

@@ -98,12 +98,12 @@ def _block(model: Gpt, heads: int | None) -> Callable[..., Any]:
     def sequence(own: Any, x: jax.Array) -> jax.Array:
         x = x + _attention(model, heads, own, x)
 
-        def inner(some: jax.Array) -> jax.Array:
+        def perceptron(some: jax.Array) -> jax.Array:
             y = _whole(_by_tokens(_norm(own["norm2"], some)))
             inner = jax.nn.gelu(jnp.einsum("td,dje->tje", y, jnp.stack(own["up"], 1)) + own["up_bias"])
             return some + _by_tokens(jnp.einsum("tje,jed->td", inner, jnp.stack(own["down"]))) + own["down_bias"]
 
-        return _each(inner, x)
+        return _each(perceptron, x)
 
     def layer(x: jax.Array, own: Any) -> tuple[jax.Array, None]:
         return jax.lax.map(jax.checkpoint(functools.partial(sequence, own)), x), None
