@@ -276,4 +276,4 @@ class LoopInterrupt(KeyboardInterrupt):
     def __init__(self, *, carry: Any, steps: int, what: str = "steps of the loop", outputs: Any = None) -> None:
         self.carry = self.state = carry
         self.steps, self.outputs = steps, outputs
-        super().__init__(f"interrupted after {steps:,} {what}; the exception's carry is what they have made")
+        super().__init__(f"interrupted after {steps:,} {what}")

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from tilestep import hints
-from tilestep.errors import LoopInterrupt, UnsupportedError
+from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.ipu.config import Placement, placement, systems
 from tilestep.tensorflow.loop import Loop
 from tilestep.tensorflow.pipeline import Pipeline
@@ -24,6 +24,7 @@ from tilestep.tensorflow.tf_private.eager import feed, watch_functions
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, lower, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, TensorSpec, tf, v1
 from tilestep.train.other_arguments import name_of
+from tilestep.train.resume import WHERE_KEPT
 from tilestep.train.untyped import jax
 
 _MOST_STEPS: Final = 1000  # of a loop without feeds that is a part of a program
@@ -173,14 +174,13 @@ class Compiled:
             self._place()
         values: dict[int, Any] = {**self._constants, **given}
         variables = home.take(self._names)
+        words = WHERE_KEPT.set("the variables have the values")
         try:
             for piece in self._pieces:
                 outputs = piece.run(home, [values[id(each)] for each in piece.inputs], variables)
                 values.update(zip(map(id, piece.results), outputs, strict=True))
-        except LoopInterrupt as error:  # its carry is none of the program's
-            error.args = (str(error).replace("the exception's carry is what", "the variables have what"),)
-            raise
         finally:
+            WHERE_KEPT.reset(words)
             kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
             home.put(kept, set(self._names) - set(kept))
         hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)

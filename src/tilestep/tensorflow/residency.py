@@ -44,9 +44,7 @@ class Home:
     def put(self, arrays: Mapping[str, Any], lost: Iterable[str]) -> None:
         """A program has made new values. Args: lost: of those that it had and that are no more, TensorFlow's are the values."""
         with self._lock:
-            for name in lost:
-                self._arrays.pop(name, None)
-                self._newer.discard(name)
+            self.forget(*lost)
             self._arrays.update(arrays)
             self._newer.update(name for name, array in arrays.items() if isinstance(array, jax.Array))
             self.touch(self._shared)
@@ -65,12 +63,13 @@ class Home:
         self.touch({*self._shared, *names})
         self._shared = names
 
-    def forget(self, name: str) -> None:
-        """A variable is no more."""
+    def forget(self, *names: str) -> None:
+        """Values are no more."""
         with self._lock:
-            self._arrays.pop(name, None)
-            self._newer.discard(name)
-            self._touched.discard(name)
+            for name in names:
+                self._arrays.pop(name, None)
+                self._newer.discard(name)
+                self._touched.discard(name)
 
 
 def _same(value: np.ndarray, other: np.ndarray) -> bool:

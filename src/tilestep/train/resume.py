@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from tilestep.train.untyped import Pytree
+
+WHERE_KEPT: Final = ContextVar("where_kept", default="tilestep.train.loop_state(error) has the {state}")  # a front end has its own words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,13 @@ def loop_state(error: BaseException) -> LoopState | None:
     return cast("LoopState | None", getattr(error, "tilestep_loop_state", None))
 
 
-def tell_loop_state(error: BaseException, *, carry: Pytree, steps: int, note: str | None = None) -> None:
-    """From now on `loop_state(error)` says this. Not of an exception that has no place for it, or lets nobody write to it."""
+def tell_loop_state(
+    error: BaseException, *, name: str, carry: Pytree, steps: int, units: str = "steps", state: str = "carry", more: str = ""
+) -> None:
+    """From now on `loop_state(error)` says this, and a note does. Not of an exception that has no place for it, or lets nobody write to it.
+
+    Args: name, units, state: words for the loop, its steps and its carry. more: what follows in the note.
+    """
     with contextlib.suppress(Exception):
         error.tilestep_loop_state = LoopState(carry=carry, steps=steps)  # pyrefly: ignore[missing-attribute]
-        if note is not None:
-            error.add_note(note)
+        error.add_note(f"{name} had done {steps:,} {units}; {WHERE_KEPT.get().format(state=state)} after them{more}")

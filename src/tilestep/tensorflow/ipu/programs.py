@@ -34,8 +34,7 @@ def ipu_shard(index: int | list[int]) -> Iterator[None]:
     A replica then has as many IPUs as there are shards. Its nodes run on the first of them: only stages of a pipeline run apart.
     """
     indices = [whole_number("index", each, least=0) for each in (index if isinstance(index, list | tuple) else [index])]
-    scope = current_scope()
-    if scope is not None:
+    if (scope := current_scope()) is not None:
         scope.shards = max(scope.shards, *(each + 1 for each in indices))
         if any(indices):
             warnings.warn(

@@ -47,8 +47,7 @@ class IPUStrategyV1:
         kwargs = dict(kwargs or {})
         if not tf.executing_eagerly():
             return fn(*args, **kwargs)
-        function = getattr(fn, "python_function", None)
-        if function is None:
+        if (function := getattr(fn, "python_function", None)) is None:
             raise ValueError(
                 "IPUStrategy.run(fn, ...) does not support eager execution: make fn a tf.function, or call strategy.run inside of one"
             )

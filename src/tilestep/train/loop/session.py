@@ -157,11 +157,8 @@ class Session:
         if came_last and not isinstance(error, KeyboardInterrupt):
             self._raise_late(error)
         if error is not None and (self._is_feeding or self.steps) and not isinstance(error, KeyboardInterrupt) and self._has_carry():
-            note = (
-                f"{self._name} had done {self._before + self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
-                + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
-            )
-            tell_loop_state(error, carry=self.carry, steps=self._before + self.steps, note=note)
+            used = f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
+            self._tell_state(error, used)
 
     def _release(self, error: BaseException | None) -> None:
         try:
@@ -274,8 +271,11 @@ class Session:
         with Aloud(self.steps_of_device):
             self._ctrl_c.wait(lambda: _jax.block_until_ready(self.carry))
         interrupt = LoopInterrupt(carry=self.carry, steps=self._before + self.steps)
-        tell_loop_state(interrupt, carry=self.carry, steps=self._before + self.steps)
+        self._tell_state(interrupt)
         return interrupt
+
+    def _tell_state(self, error: BaseException, more: str = "") -> None:
+        tell_loop_state(error, name=self._name, carry=self.carry, steps=self._before + self.steps, more=more)
 
     def _raise_late(self, error: BaseException | None) -> None:
         """Raises: LoopInterrupt for a Ctrl-C that came at the very end, unless the carry is lost."""

@@ -119,7 +119,7 @@ class Progress:
     def _ended_by(self, error: BaseException | None, *, has_come: bool) -> BaseException:
         """Returns: after a Ctrl-C LoopInterrupt, when what was started is done, or KeyboardInterrupt if the state is lost."""
         is_lost = any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
-        raised, note = error, None
+        raised = error
         if (has_come or isinstance(error, KeyboardInterrupt)) and not is_lost:
             with Aloud(lambda: f"the devices, which have not done all that {self._name} has started"):
                 self._ctrl_c.wait(lambda: _jax.block_until_ready(self.state))
@@ -128,13 +128,9 @@ class Progress:
             )
         elif has_come and not isinstance(error, KeyboardInterrupt):
             raised = KeyboardInterrupt()
-        elif not is_lost:
-            note = (
-                f"{self._name} had done {self._before + self.updates:,} updates; tilestep.train.loop_state(error) has the state after them"
-            )
         assert raised is not None  # one of the two there is
         if not is_lost:
-            tell_loop_state(raised, carry=self.state, steps=self._before + self.updates, note=note)
+            tell_loop_state(raised, name=self._name, carry=self.state, steps=self._before + self.updates, units="updates", state="state")
         with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
             raised.state = None if is_lost else self.state  # pyrefly: ignore[missing-attribute]
         return raised
