@@ -4,8 +4,6 @@ The platform `ipu` is found by JAX itself once tilestep is installed. Importing 
 (`jax_ipu_*`) and starts no device.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """`python -m tilestep`, and the entry point of the `tilestep` script."""
 
-from __future__ import annotations
-
 import sys
 
 

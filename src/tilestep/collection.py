@@ -1,7 +1,5 @@
 """Pauses Python's garbage collector. Imports nothing of tilestep."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Iterator

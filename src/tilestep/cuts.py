@@ -1,7 +1,5 @@
 """Cuts a row of costs into stages whose largest is the smallest. Imports nothing of tilestep, because runtime and reports both cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final

@@ -3,8 +3,6 @@
 `poplar_keys.py` lists those that do nothing here. settings.py reads the variable.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

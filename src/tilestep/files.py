@@ -1,7 +1,5 @@
 """Files that users name: read within bounds, written whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Hints from a training runtime to an emulator, if there is one, and from a dry run to the runtime. Imports no layer of tilestep."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

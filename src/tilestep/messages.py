@@ -1,7 +1,5 @@
 """Values as messages show them: on one line, of bounded length, without a character that a terminal would obey."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import reprlib

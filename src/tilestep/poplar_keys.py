@@ -4,8 +4,6 @@ A program that sets one runs as it is, and its profile says that the option did 
 The names are those that published programs and the documentation of the original runtime use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -4,8 +4,6 @@ The text may come from anywhere, so nothing in it names code: the first item of 
 Documents for others to read have objects in place of such lists; `named` reads them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

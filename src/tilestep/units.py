@@ -1,7 +1,5 @@
 """Units that the emulator counts in: whole bytes, and whole cycles of the IPU's clock."""
 
-from __future__ import annotations
-
 import math
 from typing import NewType
 

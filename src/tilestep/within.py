@@ -1,7 +1,5 @@
 """A context variable that has a value inside of a block. Imports nothing of tilestep."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar

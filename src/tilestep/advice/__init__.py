@@ -1,7 +1,5 @@
 """Advice on a profile: what to do first, where, and what it saves. Each topic is a file of rules, which are pure functions."""
 
-from __future__ import annotations
-
 from tilestep.advice.finding import Finding as Finding
 from tilestep.advice.finding import Gain as Gain
 from tilestep.advice.finding import Line as Line

@@ -1,7 +1,5 @@
 """Advice on exchanges between IPUs: fewer of them, or smaller ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

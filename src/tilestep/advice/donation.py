@@ -1,7 +1,5 @@
 """Advice on arguments that stream in again: what was in the tiles already, and what the host puts with the same bytes each time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A finding about a profile: what to do, where, what that saves, and how the saving is known."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import PurePath

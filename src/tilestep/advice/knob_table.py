@@ -1,7 +1,5 @@
 """Which knob of the machine matters to a recording: each halved and doubled, and its journal played again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

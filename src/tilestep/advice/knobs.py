@@ -1,7 +1,5 @@
 """The knobs of a machine that what-if turns: short names of its fields, and settings of them in words."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

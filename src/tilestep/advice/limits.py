@@ -1,7 +1,5 @@
 """Advice on limits: what the longest program spends its supersteps on, IPUs that nothing used, operations that were priced roughly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, get_args

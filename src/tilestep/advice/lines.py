@@ -1,7 +1,5 @@
 """The lines of the user's code that findings are about: where it calls programs, waits and reads, and where a step of one comes from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

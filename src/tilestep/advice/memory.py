@@ -1,7 +1,5 @@
 """Advice on memory: programs and groups that do not fit, or nearly fill their tiles, and what would free some of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Advice on values in pinned_host that would fit into the tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

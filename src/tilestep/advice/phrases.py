@@ -1,7 +1,5 @@
 """Phrases that several findings share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final

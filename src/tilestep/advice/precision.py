@@ -1,7 +1,5 @@
 """Advice on precision: float32 where half would do, and sums of halves in float32."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from dataclasses import replace

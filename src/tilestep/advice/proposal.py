@@ -1,7 +1,5 @@
 """What the rules of the advice give: findings with the ways in which each can be followed, and how a way's gain is worked out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Advice on results: those that leave the IPU though nobody uses them, those that the host reads, and IPUs that wait for such reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What would make a program fit: one list for what was refused, for a dry run, and for a run that was allowed to need too much."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil

@@ -1,7 +1,5 @@
 """All rules of the advice, and the findings that they lead to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final

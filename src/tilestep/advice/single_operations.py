@@ -1,7 +1,5 @@
 """What an IPU loads: programs and groups of them; advice on single operations outside of jit, and on copies of arrays of the host."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

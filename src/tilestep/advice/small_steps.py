@@ -1,7 +1,5 @@
 """Advice on what is too small: thin products, supersteps that mostly synchronise, and calls that take longer than their work."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

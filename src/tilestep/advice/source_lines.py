@@ -1,7 +1,5 @@
 """What the user wrote, read from the source: the lines that advice names."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import sys

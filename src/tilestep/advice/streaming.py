@@ -1,7 +1,5 @@
 """Advice on arguments that come with each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

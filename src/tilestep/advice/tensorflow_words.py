@@ -1,7 +1,5 @@
 """How a program for TensorFlow for the IPU says what the rules propose in JAX's words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The verdict on a profile, which every summary says first: whether all of it fits into the machine, and which tile is the fullest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What if the machine were another: a recording's journal played again with knobs turned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The command line: `tilestep COMMAND ...`. Each command is a file with `add_parser(subparsers)` and `run(args) -> int`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`tilestep bench-data`: how fast a dataset gives its elements, which bounds the speed of a training loop."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

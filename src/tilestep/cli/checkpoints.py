@@ -1,7 +1,5 @@
 """`tilestep checkpoints`: lists the checkpoints of a directory, or the arrays of one, and verifies all that they have."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

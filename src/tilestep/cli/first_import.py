@@ -1,7 +1,5 @@
 """A program's first import of JAX, which the command has imported before it: NumPy's generator draws what it draws in plain Python."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Names that NumPy has dropped since the time of PopART and TensorFlow for the IPU. The program alone gets them back, no package."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import inspect

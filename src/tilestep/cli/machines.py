@@ -1,7 +1,5 @@
 """`tilestep machines`: lists the machines, or every number of one of them with its source."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

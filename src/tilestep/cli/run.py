@@ -1,7 +1,5 @@
 """`tilestep run`: runs an unchanged JAX program on emulated IPUs, and prints its emulated time and memory."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib.util

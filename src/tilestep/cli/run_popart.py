@@ -1,7 +1,5 @@
 """`tilestep run --popart`: runs a program that was written for PopART, unchanged, on tilestep's `popart`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """`tilestep run --tensorflow`: gives a program that was written for TensorFlow for the IPU its modules, on stock TensorFlow."""
 
-from __future__ import annotations
-
 import functools
 import re
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """SIGTERM, by which `timeout` and schedulers of jobs end a program, and SIGHUP of a terminal that goes: what it has done is told first."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

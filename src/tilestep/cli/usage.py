@@ -1,7 +1,5 @@
 """Shared by all commands: parsing, messages and tables."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

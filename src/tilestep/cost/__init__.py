@@ -4,8 +4,6 @@
 Formulas and sources: docs/reference/cost-model.md, section Estimators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 

@@ -5,8 +5,6 @@ poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp, written differently. Wher
 next larger (39 bundles for two positions, 36 for three), both sizes get the smaller, so that more work never takes less time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal

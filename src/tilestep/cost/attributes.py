@@ -1,7 +1,5 @@
 """Reads the attributes that HLO prints: lists of numbers, windows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

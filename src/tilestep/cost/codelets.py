@@ -7,8 +7,6 @@ a function of one operand. Select and clamp are from the same file (selectCycles
 (castWorkerCycles).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

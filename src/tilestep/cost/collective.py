@@ -1,7 +1,5 @@
 """The arithmetic inside collectives; their time on the links is the simulator's."""
 
-from __future__ import annotations
-
 from tilestep.cost.elementwise import elementwise_fusion
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape

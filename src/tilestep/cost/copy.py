@@ -1,7 +1,5 @@
 """Moves without arithmetic: between tiles, and into another order on a tile."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

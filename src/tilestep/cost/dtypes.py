@@ -4,8 +4,6 @@ A worker's arithmetic unit takes 64 bits a bundle: two floats or four halves. In
 integer unit. What a tile has no instructions for is converted, or emulated in software at an assumed price.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

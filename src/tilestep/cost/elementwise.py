@@ -1,7 +1,5 @@
 """Elementwise operations, one at a time or a whole expression fused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tilestep.cost.codelets import turn

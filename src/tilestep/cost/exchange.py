@@ -1,7 +1,5 @@
 """On-chip exchange: all tiles send and receive at once, so a phase lasts as long as the busiest receiver needs."""
 
-from __future__ import annotations
-
 from tilestep.machine.spec import IpuSpec
 from tilestep.units import Bytes, Cycles, ceil_div
 

@@ -1,7 +1,5 @@
 """The price of an operation that has no estimator: stated, listed, and never zero."""
 
-from __future__ import annotations
-
 from tilestep.cost.elementwise import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, step_cost

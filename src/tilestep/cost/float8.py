@@ -5,8 +5,6 @@ the address of the next block, waits for its workers, loads the weights and star
 Sums are halves. Where a published piece falls by some cycles from one size to the next larger, the smaller is taken for both.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tilestep.cost.splits import Ints, ceil_divide

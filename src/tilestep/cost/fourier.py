@@ -1,7 +1,5 @@
 """Discrete Fourier transforms."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import prod
 

@@ -5,8 +5,6 @@ the table, or a partial table if it updates the table. Nobody knows beforehand w
 copies or applies all look-ups that it receives, as in poplibs' estimators.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from math import prod

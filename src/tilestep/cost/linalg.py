@@ -5,8 +5,6 @@ the others wait, sent to all, and followed by an update of the rest. Counts of o
 (Golub and Van Loan, "Matrix Computations", 4th edition); those of iterations are assumed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

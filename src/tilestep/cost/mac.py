@@ -6,8 +6,6 @@ and half partials differ by a bundle, the formulas are those of float. Other dty
 multiply-add, which is assumed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

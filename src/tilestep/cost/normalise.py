@@ -1,7 +1,5 @@
 """Batch normalisation, where XLA has left it whole."""
 
-from __future__ import annotations
-
 from tilestep.cost.attributes import ints
 from tilestep.cost.elementwise import elementwise_fusion
 from tilestep.cost.reduce import reduction

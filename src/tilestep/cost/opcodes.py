@@ -1,7 +1,5 @@
 """HLO opcodes in groups that a lowering treats alike."""
 
-from __future__ import annotations
-
 from tilestep.cost.rates import BUNDLES
 
 ELEMENTWISE = frozenset(BUNDLES)

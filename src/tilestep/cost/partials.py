@@ -1,7 +1,5 @@
 """Sums of partial results: several tiles each hold a part of one matmul or convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Random numbers: the tile's own generator, and counter-based ones made of integer operations."""
 
-from __future__ import annotations
-
 from tilestep.cost.elementwise import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, nothing, step_cost

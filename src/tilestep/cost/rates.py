@@ -6,8 +6,6 @@ codelet of that operation, which loads and stores while it computes. The others 
 `codelets.py` has the codelets for one operation alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

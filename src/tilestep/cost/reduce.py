@@ -4,8 +4,6 @@ Both share the elements of one result among `k` tiles, and take the cheapest `k`
 on `k` tiles. The operand is assumed to have that layout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The function that a reduction, a window, a scan or a scatter applies to pairs of elements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

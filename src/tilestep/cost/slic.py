@@ -6,8 +6,6 @@ lib/poplin/PerformanceEstimation.hpp, getConvPartialSlicSupervisor*, written dif
 of row to the next larger (21 bundles for four positions, 15 for five), both get the smaller, so that more work never takes less time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tilestep.cost import float8

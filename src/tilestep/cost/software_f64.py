@@ -4,8 +4,6 @@ A function has no instruction to be a multiple of: the price of f32's, which has
 counted out in additions, multiplications, divisions and roots of doubles, each at the price of that operation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

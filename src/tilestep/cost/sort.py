@@ -9,8 +9,6 @@ rest of each pair is a bitonic sequence, which r steps sort.
 The code holds each step by itself (BitonicTopK.cpp, `topKImpl`, has no loop on the device).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 

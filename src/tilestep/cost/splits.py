@@ -1,7 +1,5 @@
 """Ways to cut several dimensions over the tiles, as arrays that a search evaluates at once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The cost of one operation on one IPU, as a record, and its composition from parts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Operations that slide a window over an array: pooling, its gradient, and other windowed reductions."""
 
-from __future__ import annotations
-
 from math import gcd, prod
 
 from tilestep.cost.attributes import WindowDimension, taps, window

@@ -1,5 +1,3 @@
 """The figures of a run: a recording read back, emulated time and memory as records, and two recordings side by side."""
 
-from __future__ import annotations
-
 from tilestep.figures.records import ProgramProfile as ProgramProfile

@@ -1,7 +1,5 @@
 """Two recordings side by side. Emulated cycles repeat exactly, so any difference is one of the programs or of the machine."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

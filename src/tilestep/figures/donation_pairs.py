@@ -1,7 +1,5 @@
 """Arguments of a program that a result could take the place of."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tilestep.plan.steps import Program

@@ -1,7 +1,5 @@
 """The names of a report's files."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

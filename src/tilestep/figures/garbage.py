@@ -1,7 +1,5 @@
 """Replays without most of the garbage collector's work."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The scopes that JAX gives to steps of a gradient: of the function itself, backward, and of what is computed again for that."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Final
 

@@ -6,8 +6,6 @@ figure is. The error of a time is that of the kinds of work by their shares of i
 nothing cancels out. A network to which no number of the cost model was fitted has an error of its own beside them, and all of users are.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Mapping

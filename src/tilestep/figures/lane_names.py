@@ -1,7 +1,5 @@
 """What people call the lanes of emulated time, and the kinds of their events."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _NAMES: Final = {

@@ -1,7 +1,5 @@
 """Paths of source files as others may see them: relative to what they have in common."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath

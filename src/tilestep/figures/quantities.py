@@ -1,7 +1,5 @@
 """Numbers for people: seconds, bytes, counts and shares with sensible units."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

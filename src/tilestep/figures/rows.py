@@ -1,7 +1,5 @@
 """The programs of a recording, and the steps that lines of the user's source became, as rows of a table or of JSON."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

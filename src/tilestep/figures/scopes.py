@@ -1,7 +1,5 @@
 """The parts of an operation's scope, such as 'jit(step)/jvp(encoder/layer_0)/dot_general': a '/' inside of parentheses ends no part."""
 
-from __future__ import annotations
-
 
 def parts_of(scope: str) -> list[str]:
     """All parts, outermost first; as if there were no parentheses where they do not match."""

@@ -4,8 +4,6 @@ Explicit, never by default, and for the whole process. What JAX still has is lef
 `x.device`, and `jax.jit(..., backend=...)` doesn't warn. docs/how-to/legacy.md has each name, what it does today, and what replaces it.
 """
 
-from __future__ import annotations
-
 from tilestep.legacy import config as _config
 from tilestep.legacy import feeds as _feeds
 from tilestep.legacy import names as _names

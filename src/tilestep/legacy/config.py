@@ -1,7 +1,5 @@
 """`from jax.config import config`, and `config.FLAGS`: options as attributes that may be set."""
 
-from __future__ import annotations
-
 import sys
 import types
 import warnings

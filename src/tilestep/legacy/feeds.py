@@ -1,7 +1,5 @@
 """`lax.infeed`, `lax.outfeed` and the methods of a Device that feed and drain it, which JAX dropped in 0.7: by way of `tilestep.train`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

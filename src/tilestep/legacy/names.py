@@ -1,7 +1,5 @@
 """Names that moved or were renamed: each is one of today's functions."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The machines that can be emulated: named ones, ones described in TOML, and the origin of each of their numbers."""
 
-from __future__ import annotations
-
 from tilestep.machine.assemble import describe as describe
 from tilestep.machine.catalog import DEFAULT_MACHINE as DEFAULT_MACHINE
 from tilestep.machine.catalog import machine_names as machine_names

@@ -1,22 +1,18 @@
 """Converts between the nested spec of a machine and the flat list of its fields by path ('ipu.tile.sram_bytes')."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 from tilestep.errors import SpecError
-from tilestep.machine.fields import QUANTITIES, FieldSource, Value
+from tilestep.machine.fields import QUANTITIES, FieldSource, SyncPattern, Topology, Value
 from tilestep.machine.spec import HostSpec, IpuSpec, LinkSpec, MachineSpec, TileSpec
 
 _PARTS: Mapping[str, type] = MappingProxyType(
     {"": MachineSpec, "ipu.": IpuSpec, "ipu.tile.": TileSpec, "link.": LinkSpec, "host.": HostSpec}
 )
-_KINDS: Mapping[str, type] = MappingProxyType(
-    {"int": int, "float": float, "str": str, "SyncPattern": str, "Topology": str}  # by annotation
-)
+_KINDS: Mapping[Any, type] = MappingProxyType({int: int, float: float, str: str, SyncPattern: str, Topology: str})  # by annotation
 _IDENTITY = ("name", "description")  # identify the machine, and are none of its properties
 
 
@@ -24,7 +20,7 @@ def _kinds() -> Iterator[tuple[str, type]]:
     for prefix, part in _PARTS.items():
         for spec_field in fields(part):
             if spec_field.type in _KINDS and spec_field.name not in _IDENTITY:
-                yield prefix + spec_field.name, _KINDS[str(spec_field.type)]
+                yield prefix + spec_field.name, _KINDS[spec_field.type]
 
 
 FIELD_KINDS: Mapping[str, type] = MappingProxyType(dict(_kinds()))

@@ -1,7 +1,5 @@
 """The catalogue: machines that have a name."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

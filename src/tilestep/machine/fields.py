@@ -1,7 +1,5 @@
 """The fields of a machine: their units, plausible ranges, and the origin of a value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -11,8 +11,6 @@ While a call's earlier batches are computed the host copies the next ones as far
 So only the first batch of a call waits for the last two.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from tilestep.machine.sources import HOST_CALL

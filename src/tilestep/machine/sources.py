@@ -4,8 +4,6 @@ A figure is `documented` (a datasheet, paper or source file states it), `measure
 `derived` (arithmetic on published figures, which the text shows) or `assumed` (the text says why).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """The emulated hardware: tiles, IPUs, links, host. Frozen data, checked once when made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields
 

@@ -1,7 +1,5 @@
 """Machines by name, or from a TOML file that lists differences from a named one (docs/reference/machines.md)."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

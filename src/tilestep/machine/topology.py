@@ -8,8 +8,6 @@ rack that it is for, unless that one is not full.
 Sources: graphcore/poplibs@7eac0f26 lib/poplibs_test/Util.cpp (ladder); datasheets of IPU-POD64 (torus) and IPU-POD128 (racks).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from tilestep.machine.spec import MachineSpec

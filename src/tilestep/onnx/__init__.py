@@ -1,7 +1,5 @@
 """ONNX models as plain JAX functions: to compile, differentiate, divide, pipeline, train, and price on an emulated IPU."""
 
-from __future__ import annotations
-
 try:
     import onnx as _onnx  # noqa: F401
 except ImportError as error:

@@ -1,7 +1,5 @@
 """tilestep as a backend of onnx: `tilestep.onnx.backend.run_model(model, inputs)`, and what onnx's own test runner takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

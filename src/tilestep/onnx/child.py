@@ -4,8 +4,6 @@ A request is a number of parts, then each part's length and bytes; the first is 
 bytes. Numbers are 8 bytes, little-endian.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections.abc import Callable, Sequence

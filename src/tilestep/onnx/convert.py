@@ -5,8 +5,6 @@ for 64-bit integers) becomes the nearest end. Then integers lose the bits that t
 200.0 becomes -56 as int8. 64-bit integers are 32 bits wide in a program without JAX's 64-bit types.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Which of ONNX's operators are covered, in which versions: for `tilestep onnx --ops` and the documentation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 It goes backwards from the inputs that operators need the values of, and stops where a value depends on shapes alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What a model is, as a text: its inputs, outputs, parameters and operators."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -7,8 +7,6 @@ OnnxError (TilestepError, ValueError)   a model that cannot be read, or does not
 └── UnsafeModelError                    a file that reaches beyond its folder, or beyond the bounds on sizes and depths
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tilestep.errors import TilestepError

@@ -1,7 +1,5 @@
 """Writes a model back: the same graph with new values of its initialisers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

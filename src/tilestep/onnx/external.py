@@ -1,7 +1,5 @@
 """Tensors in files beside a model: mapped into memory, and only files that lie in the model's folder."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

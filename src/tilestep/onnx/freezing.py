@@ -1,7 +1,5 @@
 """What a graph becomes when its weights are known: batch norms go into convolutions, and products of one array become one product."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

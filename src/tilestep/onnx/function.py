@@ -1,7 +1,5 @@
 """A model as a function of JAX: what it computes, traced, compiled or node by node."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A model in float16 instead of float32, to see what it would take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

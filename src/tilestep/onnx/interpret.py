@@ -1,7 +1,5 @@
 """Runs a prepared graph on NumPy arrays (known values) and JAX arrays, traced or not."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import ChainMap

@@ -1,7 +1,5 @@
 """A model as a list of layers for `tilestep.plan_training`, which work for any number of samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise

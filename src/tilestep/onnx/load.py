@@ -1,7 +1,5 @@
 """Reads a model from a file, bytes or a protobuf, and prepares its graph. What it reads may be a stranger's."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os

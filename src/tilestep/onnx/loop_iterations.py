@@ -3,8 +3,6 @@
 A body is a graph that Loop or Scan runs again and again. What it carries from turn to turn are values: arrays, sequences, or None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar

@@ -1,7 +1,5 @@
 """A model's graph in parts that run one after the other: what each reads, what it passes on, and its function."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A handler gets the `Call`, then the node's inputs by position (None where one is
 attributes by name, with the defaults of the operator's schema. It returns its result, or a tuple of its results.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

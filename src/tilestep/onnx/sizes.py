@@ -1,7 +1,5 @@
 """Bounds of a file before it is parsed: a few bytes of it may become many in memory, because an empty message takes a hundred."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What a model says of its inputs and outputs, and whether a value fits that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal

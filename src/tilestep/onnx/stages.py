@@ -1,7 +1,5 @@
 """Cuts a model into stages for `tilestep.train.Pipeline`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Exporters write the numbers of masks, comparisons and clips as initialisers too. An optimiser would change them: decay makes NaN of -inf.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Final
 

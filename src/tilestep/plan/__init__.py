@@ -1,7 +1,5 @@
 """Plans programs: splits them over tiles and steps, and works out their cycles and memory."""
 
-from __future__ import annotations
-
 from tilestep.plan.cache import PlanCache as PlanCache
 from tilestep.plan.frames import user_frame as user_frame
 from tilestep.plan.liveness import Life as Life

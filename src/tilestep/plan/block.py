@@ -1,7 +1,5 @@
 """One computation while it is lowered: the value of each instruction, and the steps so far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

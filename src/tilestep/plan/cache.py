@@ -1,7 +1,5 @@
 """Plans of programs that were planned before in this process."""
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
 from dataclasses import replace

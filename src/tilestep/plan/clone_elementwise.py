@@ -6,8 +6,6 @@ rest again (`popnn::nonLinearityInputGradient`, poplibs@7eac0f26 include/popnn/N
 operand, and subtracts the mean again (`popnn::bn::batchNormGradients`, include/popnn/BatchNorm.hpp).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -5,8 +5,6 @@ repeated parts). A repetition costs only a call, of as many steps as follow each
 docs/reference/memory.md, section Code, compares the figures with Poplar's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Which IPUs a collective operation connects, read from the text forms that XLA prints."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from math import prod

@@ -5,8 +5,6 @@ becomes a row of a matmul. A kernel of one element needs no expansion. XLA has o
 other labels, dilations and group counts.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -8,8 +8,6 @@ A kernel that stays on the device, and that one convolution alone reads, is laid
 (`createWeights` there).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Loop counters that nothing but the loop itself reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One dimension of the field over which a convolution's window slides: exact counts of kernel elements that meet inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import gcd

@@ -1,7 +1,5 @@
 """The lines of a program's source: those that its steps and values come from, and the one among their callers that the user wrote."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

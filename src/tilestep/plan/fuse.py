@@ -17,8 +17,6 @@ argument holds. A step from one call of a library to another operation counts li
 Where a front end launches one codelet for each operation (`ipu_fusion` none), only operations of one call of a library are a unit.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

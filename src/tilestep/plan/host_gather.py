@@ -1,7 +1,5 @@
 """Finds arrays that a loop gathers in pinned_host, slice by slice: the tiles never hold such an array."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

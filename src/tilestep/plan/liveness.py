@@ -3,8 +3,6 @@
 `docs/reference/memory.md` says what is counted and what is not.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turns HLO into a planned program: a tree of priced supersteps, with arguments, results and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Units that cost nothing (views, tuples, constants) become no step. They only pas
 collects buffers, assumptions and fallbacks on the way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

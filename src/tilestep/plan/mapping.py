@@ -5,8 +5,6 @@ have equal layouts. The home ANYWHERE says that the first reader chooses the lay
 holds for arguments, for constants, and for what a loop carries and only updates elementwise (weights in a training loop).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass

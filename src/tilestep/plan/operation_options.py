@@ -1,7 +1,5 @@
 """Options that single operations have for themselves, as frontend attributes of HLO."""
 
-from __future__ import annotations
-
 from typing import final
 
 from tilestep.errors import SettingsError

@@ -11,8 +11,6 @@ Then a beam search orders the tasks around the peak anew, as long as that makes 
 of tasks that have run, because the memory in use after them depends on the set alone.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

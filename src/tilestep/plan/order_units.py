@@ -1,7 +1,5 @@
 """The units of a computation as tasks that make and read values, for `order.py`."""
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

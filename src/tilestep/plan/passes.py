@@ -3,8 +3,6 @@
 The first undo what XLA:CPU does for the sake of a CPU, the others do what Poplar's libraries do.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from tilestep.plan.conv_copies import regrouped

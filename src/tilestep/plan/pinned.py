@@ -1,7 +1,5 @@
 """Values in pinned_host, and the steps that move them: a step brings the values that it reads just before it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

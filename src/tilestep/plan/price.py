@@ -1,7 +1,5 @@
 """The cost of one unit of a program, from the estimators and planners."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from tilestep import cost

@@ -5,8 +5,6 @@ sums to means so, makes the two statistics of a norm by one `reduceMany`, and bo
 TensorFlow's backend combines reductions of one shape likewise.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from tilestep.plan.block import Scope

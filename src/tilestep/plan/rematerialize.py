@@ -8,8 +8,6 @@ The gradient of a rectifier asks where its operand was positive. Its result is p
 gradient, where the operand is not. Poplar asks the result (`popnn::nonLinearityInputGradient` takes the output activations).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace

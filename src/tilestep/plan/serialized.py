@@ -1,7 +1,5 @@
 """Planned programs as JSON, so that another process need not plan them again. `typed_json` checks what it reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tilestep import typed_json

@@ -5,8 +5,6 @@ different starts are a stencil: each tile keeps its block and receives the margi
 block and halo together, as measured on hardware (thorbenlouw/lbm-graphcore experiments/gaussian-blur-scaling).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bytes of a program's values in the streaming memory of an IPU-Machine, and whether they fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

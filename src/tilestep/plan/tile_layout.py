@@ -6,8 +6,6 @@ mapping_helper.cc (MapTensorLinearlyImpl rotates what does not cover all tiles);
 lib/poputil/TileMapping.cpp (at least 128 bytes on a tile).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tilestep.units import ceil_div

@@ -4,8 +4,6 @@ A vertex has a pointer to each region of its operands and results. For each kern
 results that the worker computes.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 POINTER_BYTES = 4  # to one region; 16 bits cannot name all 8-byte words of a tile of Mk2: conv_partial_nx1_supervisor.S, ld32step

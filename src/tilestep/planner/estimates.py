@@ -1,7 +1,5 @@
 """What is known of a candidate before it is replayed: bounds that hold for every plan, and guesses that only order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, final

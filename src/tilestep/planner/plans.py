@@ -1,7 +1,5 @@
 """Plans for training, ranked, as records to show, save and run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Multiply-adds that a traced function cannot avoid: a count from below, for any compiler."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Plays a candidate: two updates of its pipeline in a dry run, on a machine beside the process's."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

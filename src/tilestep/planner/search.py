@@ -3,8 +3,6 @@
 Nothing here knows what a candidate is. Guesses order, bounds exclude, and a replay is exact.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass

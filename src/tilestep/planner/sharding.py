@@ -1,7 +1,5 @@
 """Layers that are divided over the IPUs of a stage: which axis of which parameter, and on how many IPUs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

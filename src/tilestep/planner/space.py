@@ -1,7 +1,5 @@
 """The space of plans: every way to divide a model that is considered, as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

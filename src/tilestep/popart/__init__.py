@@ -1,7 +1,5 @@
 """PopART's Python interface on tilestep: programs written for it run as they are, on any JAX device, and are priced on an emulated IPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 try:

@@ -1,7 +1,5 @@
 """What a session returns: how often a step runs the model, and which tensors leave the device when."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final, overload

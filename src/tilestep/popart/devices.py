@@ -4,8 +4,6 @@ Values are computed by the process's JAX devices whatever the device. All but a 
 programs are planned and played. IPUs that can be acquired are those of one emulated system: 16 Bow IPUs, unless a setting says otherwise.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from enum import Enum

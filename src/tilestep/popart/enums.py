@@ -4,8 +4,6 @@ They act as pybind11's scoped enumerations do: `int(member)` gives the number, `
 member, and members of two classes are never equal. `<` between members is a TypeError.
 """
 
-from __future__ import annotations
-
 from enum import Enum as _Enum
 
 

@@ -1,7 +1,5 @@
 """What the environment variables of PopART ask for. settings.py reads them; this file says what each of them does here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

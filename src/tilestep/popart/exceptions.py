@@ -15,8 +15,6 @@ TilestepError
             └── poplar_unknown_runtime_error
 """
 
-from __future__ import annotations
-
 from typing import TypeVar, final
 
 from tilestep.errors import TilestepError

@@ -1,7 +1,5 @@
 """Names that PopART had before SDK 2.3: what has only another name today is taken, and anything else is an error that names today's way."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

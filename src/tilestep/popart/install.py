@@ -5,8 +5,6 @@ modules under a second name, so a class is the same by either. So is `libpvti`, 
 of is refused when it is imported.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

@@ -3,8 +3,6 @@
 A process is traced if PVTI_OPTIONS says so. Else everything here does nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 

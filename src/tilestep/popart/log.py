@@ -4,8 +4,6 @@ Each part of the library has a level of its own. POPART_LOG_LEVEL sets all, POPA
 ({"popart:session": "DEBUG"}), and `getLogger(name).setLevel(level)` changes one, or all if the name is "all".
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -4,8 +4,6 @@ A tensor's gradient is `reservedGradientPrefix() + id`, an optimizer's value for
 `reservedDefaultScaledLearningRate0Prefix() + "FLOAT"`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable as _Callable
 
 

@@ -1,7 +1,5 @@
 """NumericsReport: whether two ways of training changed the weights of a model alike."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final, final
 

@@ -1,7 +1,5 @@
 """Where a step's inputs come from and its anchors go: arrays, or functions that give and take them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 

@@ -1,7 +1,5 @@
 """Types and shapes of tensors, and the settings of a model's inputs and variables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, Final, cast

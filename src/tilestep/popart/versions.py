@@ -1,7 +1,5 @@
 """Which PopART this interface stands for."""
 
-from __future__ import annotations
-
 import hashlib
 from importlib.metadata import version
 from typing import Final

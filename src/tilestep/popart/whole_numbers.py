@@ -1,7 +1,5 @@
 """Whole numbers as arguments."""
 
-from __future__ import annotations
-
 import operator
 from enum import Enum
 from typing import Final, SupportsIndex

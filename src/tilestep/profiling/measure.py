@@ -1,7 +1,5 @@
 """Makes a profile from the recording of a simulation in memory."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 JAX tells every platform of every session (native/profiler.c). A session is nothing but a note where the platform has not started.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from typing import final

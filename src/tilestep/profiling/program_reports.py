@@ -1,7 +1,5 @@
 """Reports of programs when they are compiled: for POPLAR_ENGINE_OPTIONS of each, else of one that does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import final

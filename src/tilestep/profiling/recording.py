@@ -1,7 +1,5 @@
 """Recordings that are under way."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """The folders that profiles under way will be written to. A program that does not fit leaves the report of its memory there."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads programs: their HLO as frozen data, without XLA:CPU's own rewrites."""
 
-from __future__ import annotations
-
 from tilestep.program.hlo import Computation as Computation
 from tilestep.program.hlo import HloModule as HloModule
 from tilestep.program.hlo import Instruction as Instruction

@@ -1,7 +1,5 @@
 """Passes that undo XLA:CPU's own rewrites of operations, so that a program has those that its author wrote."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import replace

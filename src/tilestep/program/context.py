@@ -1,7 +1,5 @@
 """What a pass over one computation knows of the rest of its module."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ needed only if an instruction reads the old value after the new one is written, 
 original must survive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from tilestep.program.context import Context, Origin

@@ -10,8 +10,6 @@ XLA prints four tables below a module's first line. Every operation's metadata m
 Columns count from 0 there, and an `end_column` of 0 says that they are not known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

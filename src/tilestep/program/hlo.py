@@ -4,8 +4,6 @@ The reader keeps what a cost model needs: computations, shapes with layouts, ope
 and the metadata that leads back to the user's operation and its line (`frames.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the program, so all go; what remains calls computations only where they are cont
 one operation (reduce, sort, scatter, ...).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Passes over the computations of a module: each takes one computation, and returns it as it is to be planned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

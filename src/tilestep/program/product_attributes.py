@@ -4,8 +4,6 @@ XLA:CPU's convolution wants its dimensions in one order, so it makes others anew
 name of the author's, but the last instruction of it: this one gets the name and the frontend attributes of what stood there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final

@@ -4,8 +4,6 @@ XLA:CPU multiplies halves in f32. If a loop multiplies by a constant value, XLA 
 loop carries it in f32. Inside the loop, the product then looks like one of floats.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 

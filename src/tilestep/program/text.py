@@ -1,7 +1,5 @@
 """Brackets, quotes and escapes in XLA's text form."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -1,7 +1,5 @@
 """One operation as the cost model sees it: shapes of operands and results, attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

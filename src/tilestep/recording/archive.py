@@ -1,7 +1,5 @@
 """Zip files from anywhere, read within bounds: nothing is allocated, or unpacked further, than the sizes that were checked."""
 
-from __future__ import annotations
-
 import lzma
 import stat
 import struct

@@ -1,7 +1,5 @@
 """Recordings made in memory, row by row or column by column."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping, Sequence

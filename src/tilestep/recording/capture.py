@@ -1,7 +1,5 @@
 """Makes a recording of what happened in a simulated system between two marks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Columns as bytes of a .npy file: the narrowest whole type on the way out; on the way in, checked against the schema."""
 
-from __future__ import annotations
-
 import re
 import struct
 from io import BytesIO

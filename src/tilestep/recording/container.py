@@ -3,8 +3,6 @@
 `Builder` makes a recording in memory, `write_recording` keeps it, and `read_recording` reads it back, from anybody.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

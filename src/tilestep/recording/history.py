@@ -1,7 +1,5 @@
 """The history of a simulated system: its state when a recording began, and every call since. It can be played again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The emulated machine as a text of a recording."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

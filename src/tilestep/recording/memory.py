@@ -4,8 +4,6 @@ A cell is one tile at one tick. Lives say which cells a value takes; what lies o
 a picture of any part of the program is cheap, and nothing is kept but the lives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Traces of processes of one job as one recording, by their hosts' wall clocks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final

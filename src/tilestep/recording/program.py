@@ -1,7 +1,5 @@
 """The compilation part of a recording: each program's tree, and the memory that its values take over time."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any, Final, TypeVar, final
 

@@ -3,8 +3,6 @@
 A replay imports no JAX and computes no values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

@@ -4,8 +4,6 @@ A column is a one-dimensional array. Columns of one table have equal lengths, so
 `strings`; columns of text hold indices into it, and -1 where there is none. A column named after another table holds row numbers of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The user's source files that a recording's frames name, so that costs can be shown beside the code."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a program was planned from, so that it can be planned again: for another machine, with other options, or with smaller numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What programs took in all runs of a part of a simulation, also those whose events are not kept: all that a profile is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final

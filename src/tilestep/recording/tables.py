@@ -1,7 +1,5 @@
 """A recording as its readers see it, wherever it is kept."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

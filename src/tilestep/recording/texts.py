@@ -1,7 +1,5 @@
 """JSON from anywhere, read within bounds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final, NoReturn
 

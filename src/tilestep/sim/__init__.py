@@ -1,7 +1,5 @@
 """Simulates planned programs: virtual clocks of host, IPUs and links."""
 
-from __future__ import annotations
-
 from tilestep.sim.ledger import ProgramTotals as ProgramTotals
 from tilestep.sim.recurrence import Recurrence as Recurrence
 from tilestep.sim.residency import Group as Group

@@ -1,7 +1,5 @@
 """Keeps events of IPUs and links with what decided when they began. Called only while events are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tilestep.plan.steps import Counts

@@ -1,7 +1,5 @@
 """One direction of a link as a clock of its bookings."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

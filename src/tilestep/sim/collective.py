@@ -22,8 +22,6 @@ graphcore/poplibs@7eac0f26 lib/poplibs_test/Util.cpp (sync per hop, there and ba
 The rack is the ladder or torus of `machine.topology`: a message first crosses its rung, then runs along one side.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Copies of values from the chip or streaming memory to the host, which the host program asks for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import final
 

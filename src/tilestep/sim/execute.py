@@ -5,8 +5,6 @@ which other IPUs have to be between two steps meanwhile. This module does not ch
 a run that no other program's steps can hold up, `sim.play` does for runs of a group on several IPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, final

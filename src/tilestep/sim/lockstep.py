@@ -6,8 +6,6 @@ then is it known which results stay on the chip: those that another member takes
 over IPU-Links.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, final

@@ -1,7 +1,5 @@
 """Moments of a simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ each other is open to it under each pattern, and no pattern is slower than `full
 fast ones that of the machine's own pattern.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from functools import partial

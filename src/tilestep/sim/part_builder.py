@@ -1,7 +1,5 @@
 """Builds one IPU's part of a dispatch: the code that it loads, the values that it saves and streams in, the results that it makes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import final

@@ -11,8 +11,6 @@ A cycle has two rounds. First all IPUs arrive. Then the steps that can begin do,
 events of a step does not depend on the number of IPUs.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Programs ready to be dispatched on certain IPUs: everything that is worked out and checked once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The records of one run: its part on each IPU, and the steps that move the clocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final

@@ -1,7 +1,5 @@
 """The state of a simulated system as plain data, from which the simulation goes on: in this process or in another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple

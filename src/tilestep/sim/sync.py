@@ -12,8 +12,6 @@ The other is used for access to the host and to streaming memory, and for an exc
 Source: graphcore/popart@d0ce16e0 docs/user_guide/performance.rst, "Sync patterns".
 """
 
-from __future__ import annotations
-
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import diameter, side_of

@@ -4,8 +4,6 @@
 `from tensorflow.python import ipu`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

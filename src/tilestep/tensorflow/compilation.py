@@ -4,8 +4,6 @@ Loops and pipelines are pieces that `tilestep.train` runs. What a function compu
 TensorFlow 2 loops that take from iterators or send to queues are such loops, and those of many steps.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence

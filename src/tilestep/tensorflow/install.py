@@ -3,8 +3,6 @@
 TensorFlow itself is the one from PyPI. In the form of TensorFlow 1, `import tensorflow` gives its `compat.v1`, as Graphcore's had it.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

@@ -1,7 +1,5 @@
 """A training loop of a program: its body is lowered once, and `tilestep.train` runs it."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import weakref

@@ -5,8 +5,6 @@ What backward reads of forward are its residuals, so a dropout has one mask in b
 itself.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import weakref

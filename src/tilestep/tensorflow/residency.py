@@ -5,8 +5,6 @@ before the next program. Of a session's run it is known before it begins which v
 no edge to variables. In TensorFlow 2 both ask for a variable's handle.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import weakref

@@ -3,8 +3,6 @@
 Nodes that are markers stand for JAX code: what replicas do together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import functools

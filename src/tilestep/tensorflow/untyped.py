@@ -1,7 +1,5 @@
 """Where types end: TensorFlow has none that a type checker here could read, and is imported when this package is."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Any, Final, TypeAlias

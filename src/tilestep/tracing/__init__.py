@@ -4,8 +4,6 @@ A process is traced if the variable PVTI_OPTIONS is set when tilestep is importe
 `series` and `heat_map` are in `tilestep`, too.
 """
 
-from __future__ import annotations
-
 from tilestep.tracing.channels import Channel as Channel
 from tilestep.tracing.channels import create_channel as create_channel
 from tilestep.tracing.channels import disable_channel as disable_channel

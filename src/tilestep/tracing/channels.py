@@ -1,7 +1,5 @@
 """Channels: every tracepoint belongs to one, and a channel is on or off."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, final
 

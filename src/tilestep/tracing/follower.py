@@ -1,7 +1,5 @@
 """Follows what JAX does on the host's threads and on real devices, in sessions of its profiler one after the other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

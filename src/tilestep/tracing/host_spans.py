@@ -1,7 +1,5 @@
 """What JAX's profiler recorded in wall time, as spans of the host's threads and of real devices."""
 
-from __future__ import annotations
-
 import functools
 import struct
 import time

@@ -1,7 +1,5 @@
 """Tracepoints around everything that a class, a module or an object does."""
 
-from __future__ import annotations
-
 import inspect
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar

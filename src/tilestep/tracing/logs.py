@@ -3,8 +3,6 @@
 Each thread appends to lists of its own, so that threads don't wait for each other. `append` and slices of a list are atomic in Python.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What PVTI_OPTIONS asks for. A value that cannot be read never ends a program: it is told, and its default counts."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

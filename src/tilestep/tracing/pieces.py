@@ -1,7 +1,5 @@
 """The file of a traced process: pieces while it runs, each a recording of its own, which are joined when it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

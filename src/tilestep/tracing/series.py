@@ -1,7 +1,5 @@
 """Numbers over wall time: lines of graphs, and heat maps. They are kept only while the process is traced."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final, SupportsFloat, final
 

@@ -1,7 +1,5 @@
 """Everything that a process was traced to do, as the tables of a recording. Times are nanoseconds from the trace's begin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final, final
 

@@ -3,8 +3,6 @@
 In a process that is not traced, a tracepoint is one shared object that does nothing.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import warnings

@@ -1,7 +1,5 @@
 """The tracer of a process: fetches what was recorded, from time to time into pieces on the disk, and at the end into one file."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

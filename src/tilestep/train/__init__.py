@@ -1,7 +1,5 @@
 """Training loops on any JAX platform: nothing here knows of the emulator."""
 
-from __future__ import annotations
-
 from tilestep.train.checkpoints.checkpoints import Checkpoints as Checkpoints
 from tilestep.train.feeds.benchmark import dataset_benchmark as dataset_benchmark
 from tilestep.train.feeds.benchmark import infeed_benchmark as infeed_benchmark

@@ -1,7 +1,5 @@
 """A function with its backward pass, as one function: what costs of layers are measured by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

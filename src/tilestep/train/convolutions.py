@@ -5,8 +5,6 @@ and branches. There a convolution with channels first, and most gradients of one
 the pass would.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 

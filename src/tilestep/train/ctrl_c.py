@@ -1,7 +1,5 @@
 """Ctrl-C at a moment at which a loop can say what it has done."""
 
-from __future__ import annotations
-
 import _thread
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What a dataset is: an iterable of elements, or a callable that returns one."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeGuard

@@ -1,7 +1,5 @@
 """Traced functions as equations: which equations an output needs, which values cross from one set to another, and tables of primitives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 

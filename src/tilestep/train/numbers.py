@@ -1,7 +1,5 @@
 """Numbers that callers give."""
 
-from __future__ import annotations
-
 import math
 import operator
 from numbers import Real

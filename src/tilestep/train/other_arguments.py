@@ -3,8 +3,6 @@
 `Replicas(jax.devices())` gives devices where a number belongs. That it must be a number helps less than where devices belong.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 import warnings

@@ -1,7 +1,5 @@
 """Options of an emulated machine's planner: their checks, and programs compiled with them, which no other platform's compiler takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias, cast, final
 

@@ -1,7 +1,5 @@
 """A bar on the terminal with the steps that a loop has done, or the elements that an infeed has skipped."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

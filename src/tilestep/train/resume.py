@@ -1,7 +1,5 @@
 """What a loop or a pipeline had done when an exception ended it: the exception carries it."""
 
-from __future__ import annotations
-
 import contextlib
 from contextvars import ContextVar
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Options of an emulated machine's planner for a stretch of code."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Final

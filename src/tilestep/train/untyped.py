@@ -3,8 +3,6 @@
 JAX's types say nothing of what is in a pytree, so a type checker would ask for a cast at every call.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import jax as _typed

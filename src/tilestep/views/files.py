@@ -1,7 +1,5 @@
 """The files of a report: of a run, and in a folder of its own for each program."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Time against IPUs and against memory, with what no other beats in both: the picture of a sweep, and of plans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path

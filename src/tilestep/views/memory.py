@@ -1,7 +1,5 @@
 """A program's memory as text: the peak, what it is made of, the largest values with their lines, and the steps around it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Final

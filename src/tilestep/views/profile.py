@@ -1,7 +1,5 @@
 """The profile: emulated time and memory of a part of a program, as a record to show, save and compare."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The profile of a recording, read back: what its summary says is what the run's own summary said."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast

@@ -1,7 +1,5 @@
 """A profile as text: advice, then tables."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

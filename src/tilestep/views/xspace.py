@@ -3,8 +3,6 @@
 A plane is a box of lines in a trace viewer, and a line is a row of events. Times are whole picoseconds of emulated time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

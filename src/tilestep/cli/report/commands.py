@@ -1,7 +1,5 @@
 """`tilestep report COMMAND ...`: what can be done with recordings. Each command is a file with `add_parser(subparsers)` and `run(args)`."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

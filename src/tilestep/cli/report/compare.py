@@ -1,7 +1,5 @@
 """`tilestep report compare`: what differs between two recordings; its exit status is for continuous integration."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

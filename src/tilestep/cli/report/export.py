@@ -1,7 +1,5 @@
 """`tilestep report export`: a recording in the forms of other tools."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`tilestep report html`: a recording as a page for a browser."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any, Final

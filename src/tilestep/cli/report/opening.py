@@ -1,7 +1,5 @@
 """Shared by the commands of `tilestep report`: opening recordings, printing tables, and telling what is wrong with one."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

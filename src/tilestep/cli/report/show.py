@@ -1,7 +1,5 @@
 """`tilestep report show`: what is in a recording."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`tilestep report what-if`: what a recorded run would take on another machine."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """`tilestep sweep`: finds what fits, and what is fastest, by dry runs of an unchanged program over a product of settings."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Sequence

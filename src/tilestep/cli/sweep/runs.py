@@ -1,7 +1,5 @@
 """Runs the settings of a sweep in parallel processes, and keeps what each has found."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

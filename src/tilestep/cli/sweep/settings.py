@@ -1,7 +1,5 @@
 """The settings of a sweep: the product of machines, IPUs, environment variables and values in the program's arguments."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What a sweep says: its table, the settings that answer a question, the same as CSV and JSON, and its picture."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Reads recordings: `tilestep.open_report(path)`."""
 
-from __future__ import annotations
-
 from tilestep.figures.reader.blocks import Block as Block
 from tilestep.figures.reader.causes import CriticalPath as CriticalPath
 from tilestep.figures.reader.causes import Unkept as Unkept

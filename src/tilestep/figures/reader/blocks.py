@@ -1,7 +1,5 @@
 """Blocks: the parts of a program that `jax.named_scope` names, with the cycles of each time that they ran."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

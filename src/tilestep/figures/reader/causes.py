@@ -1,7 +1,5 @@
 """Why something began when it did: the critical path, and the reason of each wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final

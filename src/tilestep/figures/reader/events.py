@@ -1,7 +1,5 @@
 """The events of a recording: what each lane did, and what decided when it began."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What ran: runs, their steps and blocks, the events of all lanes, and what decided the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

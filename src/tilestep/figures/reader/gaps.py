@@ -1,7 +1,5 @@
 """Where a recording has no events: between two events of a lane, while runs took place whose events were not kept."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Final, final
 

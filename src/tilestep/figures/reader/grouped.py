@@ -1,7 +1,5 @@
 """Rows of tables by what they number, sorted once: to look for those of one program takes no longer where there are more."""
 
-from __future__ import annotations
-
 from typing import final
 
 import numpy as np

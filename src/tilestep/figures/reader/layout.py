@@ -4,8 +4,6 @@ A simulation keeps sums per run, because equal steps take equal cycles. So the b
 that depends on data only the counts are known: its first arm is laid first. A loop in a loop whose trips depend on data gets equal shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Sequences whose items are made when they are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final, overload
 

@@ -1,7 +1,5 @@
 """The memory of one program: per tile, by category, by variable and over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What one IPU did in one run, without a gap: transfers, each leaf's compute, exchange and sync, and waits between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Sums of columns that may come from anybody, in whole numbers of 64 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 

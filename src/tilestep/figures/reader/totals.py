@@ -1,7 +1,5 @@
 """What each step of a program took in all runs together, also in those whose events were not kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

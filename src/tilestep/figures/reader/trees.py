@@ -1,7 +1,5 @@
 """Program trees of recordings: read within bounds, priced, and made nodes to walk."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The implementations of ONNX's operators, a file for each family. Importing this package registers all."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

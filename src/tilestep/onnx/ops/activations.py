@@ -1,7 +1,5 @@
 """Activation functions. Their gradients are finite where the functions are: what overflows in the branch that isn't taken is kept out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

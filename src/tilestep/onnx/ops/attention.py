@@ -1,7 +1,5 @@
 """Attention as one pattern: product, softmax, product. Also rotary embeddings, and attention without a softmax."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Conversions of types: Cast, CastLike, BitCast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

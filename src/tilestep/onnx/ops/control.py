@@ -3,8 +3,6 @@
 Eagerly, turns run one by one. In a program, a Loop of a known number of turns is unrolled up to `_MOST_UNROLLED`, and a scan beyond.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -4,8 +4,6 @@ Other platforms have one operation of XLA for each of them. So has the derivativ
 pass, and nothing else.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Non-max suppression: the boxes with the best scores, without those that overlap a better one."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

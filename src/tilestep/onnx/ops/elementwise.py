@@ -1,7 +1,5 @@
 """Elementwise operators: arithmetic, comparisons, logic, bits, and combinations of several arrays."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ An index beyond its axis is an error, where the indices are known. In a program 
 because a program cannot raise.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Values between the elements of an array: at points that need not be whole numbers, and may be outside."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Matrix products and determinants."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Feature operators of the domain ai.onnx.ml: scalers, encoders, maps. A map is a dict of Python keys; text is known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 Where the text of the standard leaves scores open, they are ONNX Runtime's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Ensembles of decision trees of the domain ai.onnx.ml. All rows go down all trees at once, one level in a turn of a loop."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

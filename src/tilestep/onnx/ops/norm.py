@@ -1,7 +1,5 @@
 """Normalisation: within an item over layers, instances, groups, neighbours and axes, and over batches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The inputs are the rate, the number of steps so far, then all arrays to optimise
 outputs are the arrays and the state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

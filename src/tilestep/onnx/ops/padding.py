@@ -1,7 +1,5 @@
 """Pad, in its four modes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

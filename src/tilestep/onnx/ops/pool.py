@@ -1,7 +1,5 @@
 """Pools over windows and over whole images, and the inverse of a maximum."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Quantised operators: numbers that are a scale times the distance of an integer, or of a float of few bits, from a zero point."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Operators that draw random numbers, dropout among them. Each node has a key of its own, of the run's key, its number and `seed`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

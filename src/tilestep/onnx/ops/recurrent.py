@@ -4,8 +4,6 @@ Shapes: x [time, batch, inputs], weights [directions, gates x hidden, ...], bias
 of the hidden state), states [directions, batch, hidden]. With layout 1 the batch comes first in x, states and results.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Operators that make fewer elements of many along axes: sums and their like, arg max, running sums, top k."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Resize and Upsample: interpolation along one axis after the other, with positions and weights known when the program is made."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Values of images at points, and of regions of images: GridSample, AffineGrid, RoiAlign, MaxRoiPool."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

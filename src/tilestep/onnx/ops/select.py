@@ -5,8 +5,6 @@ and when a model runs eagerly. In a program they need a bound, and their results
 are more than the bound, the program cannot raise: all of the result then is NaN, or the lowest integer, which no index is.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """Sequences and optionals. A sequence's length and the positions in it are known when the program is made; its elements may be traced."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fourier transforms, window functions, mel weights. A complex number is two elements along the last axis: real, imaginary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any

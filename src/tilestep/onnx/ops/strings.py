@@ -1,7 +1,5 @@
 """Text. Its values are known, because JAX has no arrays of text: a program computes with it while it is made."""
 
-from __future__ import annotations
-
 import collections
 import functools
 from collections.abc import Callable, Iterator, Sequence

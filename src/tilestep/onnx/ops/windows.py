@@ -1,7 +1,5 @@
 """Windows that slide over an array's spatial axes: the arithmetic that convolutions and pools share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

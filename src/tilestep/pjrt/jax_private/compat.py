@@ -3,8 +3,6 @@
 Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """JAX's rules of lowering for a platform whose programs XLA:CPU compiles (CPU's, but for a few), and programs that JAX has lowered."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable

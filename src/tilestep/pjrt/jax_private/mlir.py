@@ -1,7 +1,5 @@
 """Reads and changes MLIR modules, and what they say of their arguments and results, with the few functions of JAX's bindings."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping
 from typing import Any

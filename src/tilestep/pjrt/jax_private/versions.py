@@ -1,7 +1,5 @@
 """The versions of JAX that the platform works with."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

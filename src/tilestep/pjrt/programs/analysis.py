@@ -1,7 +1,5 @@
 """XLA's HLO of a program as one device runs it, taken before XLA:CPU's own rewrites."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Mapping, Sequence

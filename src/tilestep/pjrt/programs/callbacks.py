@@ -1,7 +1,5 @@
 """Python callbacks on their way from JAX's lowering to the compiled program."""
 
-from __future__ import annotations
-
 import itertools
 import weakref
 from collections.abc import Callable

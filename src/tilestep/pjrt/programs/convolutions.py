@@ -6,8 +6,6 @@ those as the pass would, for the program that computes the values. The plan is m
 `tilestep.train.convolutions` does the same for programs of the CPU's own platform.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

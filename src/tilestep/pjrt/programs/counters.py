@@ -4,8 +4,6 @@ A site is a loop or branch that can be counted. A program gets one more result f
 through the loops and branches around the site. Inside a manual computation (shard_map) it is one integer for each device.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

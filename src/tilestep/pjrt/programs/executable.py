@@ -1,7 +1,5 @@
 """Compiled programs: XLA:CPU's program for the values, and the plan for emulated time and memory."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Entry points about programs: compile, describe, destroy. Running a program is in C (native/execute.c)."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ XLA:CPU runs a program that it takes for cheap on the dispatching thread. It als
 their client and device. So a program with feeds is made to look expensive, and a thread for each IPU hands it to XLA.
 """
 
-from __future__ import annotations
-
 import contextvars
 import queue
 import threading

@@ -1,7 +1,5 @@
 """Runs of a program on XLA:CPU, which computes its values."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

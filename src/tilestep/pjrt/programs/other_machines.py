@@ -9,8 +9,6 @@
 The process need not use platform `ipu`, and if it does, neither notices the other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

@@ -1,7 +1,5 @@
 """A program's results: their shapes, layouts and memories."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

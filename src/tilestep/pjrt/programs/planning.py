@@ -1,7 +1,5 @@
 """Plans programs for any machine, without a client of it: XLA:CPU partitions the program, and nothing computes values."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from tilestep.machine.spec import MachineSpec

@@ -1,7 +1,5 @@
 """A program that JAX wants compiled: its code, its options, and the IPUs that it runs on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

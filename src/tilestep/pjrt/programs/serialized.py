@@ -4,8 +4,6 @@ The bytes hold XLA:CPU's serialised program, which is machine code: load only pr
 The plan and its description are JSON, which is checked as it is read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Arrays of 2^63 bytes and more, at which XLA ends the process: the program is refused before XLA sees it."""
 
-from __future__ import annotations
-
 import re
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """What stands above the platform, as the platform sees it: it is told of programs and of the process's end, and serves profilers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 

@@ -5,8 +5,6 @@ So a dispatch makes one tuple and runs no bytecode. While a recording keeps the 
 user's line then (host_notes.py). `named` gives the fields their names when the entry is replayed.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tilestep.pjrt.running.program_source import ProgramSource

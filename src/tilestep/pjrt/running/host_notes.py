@@ -3,8 +3,6 @@
 Both are looked for only while a recording keeps the calls.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from ctypes import string_at

@@ -1,7 +1,5 @@
 """Recognises JAX's own programs: operations outside of jit, and functions that JAX has jitted itself, such as `jnp.clip`."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

@@ -3,8 +3,6 @@
 A dispatch only appends an entry. So emulated time costs nothing where nobody looks.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """What a program was planned from, so that it can be planned again for its detail: who lives where and when, and from which line."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The programs that a recording tells of."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple, final
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError

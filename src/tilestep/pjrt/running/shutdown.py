@@ -3,8 +3,6 @@
 Python ends any thread that wants the interpreter later. If that thread is inside JAX's C++, the process crashes or hangs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

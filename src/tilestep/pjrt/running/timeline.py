@@ -1,7 +1,5 @@
 """Who wants the timeline, and the player that it is taken from."""
 
-from __future__ import annotations
-
 from tilestep import hints
 from tilestep.pjrt.running.player import Player
 

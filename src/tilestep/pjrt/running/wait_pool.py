@@ -1,7 +1,5 @@
 """A pool of threads that wait for events on behalf of JAX."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -4,8 +4,6 @@ A buffer's memory is XLA:CPU's; the buffer knows the IPU and memory kind that th
 often (native/buffer_entries.c, put.c, read.c).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from ctypes import c_char, memmove

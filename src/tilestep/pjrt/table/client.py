@@ -1,7 +1,5 @@
 """The client: devices, topology, and the XLA:CPU client that computes values."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

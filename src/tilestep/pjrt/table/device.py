@@ -1,7 +1,5 @@
 """The emulated IPUs and their memories, as JAX sees them."""
 
-from __future__ import annotations
-
 from ctypes import addressof
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Python functions as entry points of the table that JAX calls, and the C values that they answer with."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from ctypes import Structure, addressof, c_bool, c_char, c_int32, c_int64, c_size_t, c_void_p, cast, create_string_buffer, sizeof

@@ -1,7 +1,5 @@
 """The layouts extension, through which JAX asks for the order of an array's dimensions in memory. A layout is sent as text: '{1,0}'."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

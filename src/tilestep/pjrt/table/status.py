@@ -1,7 +1,5 @@
 """The status code and message with which JAX reports an exception."""
 
-from __future__ import annotations
-
 from tilestep.errors import TilestepError, UnsupportedError
 from tilestep.messages import printable
 from tilestep.pjrt.table import capi

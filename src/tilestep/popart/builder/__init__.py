@@ -1,7 +1,5 @@
 """Graphs under construction: the Builder, its operators, names and settings."""
 
-from __future__ import annotations
-
 from tilestep.popart.builder.facade import AiGraphcore as AiGraphcore
 from tilestep.popart.builder.facade import AiOnnx as AiOnnx
 from tilestep.popart.builder.facade import AiOnnxMl as AiOnnxMl

@@ -1,7 +1,5 @@
 """Names of attributes and of entries in a model's metadata that say where and how its operators run."""
 
-from __future__ import annotations
-
 from typing import Final
 
 VIRTUAL_GRAPH: Final = "__ipu_number"

@@ -5,8 +5,6 @@ PyTorch have it. A model may name a file in its own folder or in the working dir
 to; another file is refused, because a model from elsewhere could name any file of its reader's.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a graph holds, with the graphs inside of its operators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx

@@ -1,7 +1,5 @@
 """Operators of ai.graphcore as methods, which add nodes to a builder's graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The operators of ai.graphcore, version 1: parameters, numbers of inputs and outputs, and the attributes that they write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 An operator of another domain has what its handler gives, which `jax.eval_shape` finds without computing it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Models from bytes and from files, as builders, transformers and sessions take them."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

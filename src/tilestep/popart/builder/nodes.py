@@ -1,7 +1,5 @@
 """Adding operators: the checks, the node, and the types of its outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

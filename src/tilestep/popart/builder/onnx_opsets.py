@@ -4,8 +4,6 @@ Parameters are `args`, if the operator has inputs; `num_outputs`, if its number 
 the others, by name; and `debugContext`. `auto_pad` is never a parameter. Constant takes an array, and from version 11 on `is_value_sparse`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

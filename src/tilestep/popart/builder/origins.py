@@ -1,7 +1,5 @@
 """Where the program called the builder for each operator, so that profiles show an operator's cost beside that line."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The part of the builder's core that says where nodes run, and what is kept of them: as calls, and as context managers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, cast
 

@@ -1,7 +1,5 @@
 """Settings of inputs and variables, which stand in a model's metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final

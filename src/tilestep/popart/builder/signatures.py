@@ -3,8 +3,6 @@
 Kinds accept what the original's binding converts, and no more.
 """
 
-from __future__ import annotations
-
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence

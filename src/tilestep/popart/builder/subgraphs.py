@@ -1,7 +1,5 @@
 """Graphs as attributes: a child builder's graph, embedded into a node of its parent."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import onnx

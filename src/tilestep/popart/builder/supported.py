@@ -1,7 +1,5 @@
 """Which operators there are here, and what they take."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass

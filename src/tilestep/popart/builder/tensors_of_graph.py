@@ -1,7 +1,5 @@
 """The part of the builder's core that adds tensors to a graph, and says what they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, TypeVar
 

@@ -1,7 +1,5 @@
 """Windows of convolutions and pools: the shape that they give, and the checks of their parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import cast

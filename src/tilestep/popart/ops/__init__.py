@@ -1,7 +1,5 @@
 """The operators of the domain ai.graphcore, a file for each family. Importing this package registers all in the importer's registry."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

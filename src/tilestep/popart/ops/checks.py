@@ -1,7 +1,5 @@
 """Checks that PopART makes before ONNX's operators run: a session refuses what the importer would broadcast or promote."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Sequence

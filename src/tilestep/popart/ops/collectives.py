@@ -1,7 +1,5 @@
 """Collectives over replicas. A session with several replicas names the axis that they are mapped over; without one there is one."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import math

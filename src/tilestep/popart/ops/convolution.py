@@ -1,7 +1,5 @@
 """Several convolutions in one operator, which the original computes side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

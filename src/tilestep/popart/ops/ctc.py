@@ -3,8 +3,6 @@
 Source: Graves et al. 2006, "Connectionist temporal classification", section 4.1.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Final, NamedTuple
 

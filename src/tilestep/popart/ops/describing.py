@@ -1,7 +1,5 @@
 """Shapes, types and nodes in the words of PopART's messages, which programs and tests compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """ONNX's operators where PopART gives them a meaning of its own. Sessions see these; the importer does not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Dropout of slices: one draw for all elements that a shape lays over each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

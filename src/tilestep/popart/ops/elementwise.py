@@ -1,7 +1,5 @@
 """Elementwise operators: arithmetic, bits, activations, and those that only pass values on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

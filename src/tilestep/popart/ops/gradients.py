@@ -3,8 +3,6 @@
 PopART's operators name the inputs that have a gradient. Through all others no gradient goes, whatever the derivative would be.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

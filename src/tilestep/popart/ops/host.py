@@ -1,7 +1,5 @@
 """Operators by which a running program speaks to its host: it prints values as text, and it stops."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from dataclasses import dataclass

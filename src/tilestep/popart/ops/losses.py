@@ -1,7 +1,5 @@
 """Losses: of probabilities, of magnitudes, and of what already is a loss. Their mean divides by all elements that count."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Normalisation: of groups of channels, of batches (as PopART has it, in training and not), and of images."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The LSTM of ai.graphcore: weights of inputs and of the hidden state in one array, and all four gates in the order of its equations."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import jax.numpy as jnp

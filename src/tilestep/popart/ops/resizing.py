@@ -1,7 +1,5 @@
 """Resize as PopART has it: its nearest element is PyTorch's unless a mode is given, and version 10 has the attributes of version 11."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import jax.numpy as jnp

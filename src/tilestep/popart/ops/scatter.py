@@ -1,7 +1,5 @@
 """Operators with an index for each element or slice: reductions into the places of indices, and reads in groups."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Operators that pick, order or make elements: views, slices with fixed and with computed places."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators that order elements: sorts, medians, and the buckets between ordered boundaries."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

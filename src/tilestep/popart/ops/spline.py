@@ -3,8 +3,6 @@
 Source: Fey et al. 2018, "SplineCNN", section 3.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import jax.numpy as jnp

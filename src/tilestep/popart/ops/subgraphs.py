@@ -1,7 +1,5 @@
 """Operators that run a graph among their attributes: calls, and a function of sequences that lie in one array."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

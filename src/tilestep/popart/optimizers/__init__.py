@@ -1,7 +1,5 @@
 """Optimizers: how weights change by their gradients, exact to PopART's formulas."""
 
-from __future__ import annotations
-
 from tilestep.popart.optimizers.adam import Adam as Adam
 from tilestep.popart.optimizers.adaptive import Adaptive as Adaptive
 from tilestep.popart.optimizers.clipping import ClipNormSettings as ClipNormSettings

@@ -9,8 +9,6 @@
 AdaMax corrects the bias of m alone, and takes no root.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final

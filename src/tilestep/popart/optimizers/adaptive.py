@@ -11,8 +11,6 @@ Source: PopART's adaptivedecompose.cpp, rmspropupdaterx.cpp, adadeltaupdaterx.cp
 TensorFlow's variant of RMSProp adds eps inside the root, begins with s = 1, and puts the learning rate into b.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -6,8 +6,6 @@ PopART names each for all tensors of a type (`scaledLearningRate0___default___FL
 A float16 tensor that something is added to keeps its type, and the sum is made in float32, as poplibs' scaledAddTo does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

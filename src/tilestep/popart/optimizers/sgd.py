@@ -8,8 +8,6 @@ weight's update is `vs * (g / ls + wd * w) + mm * v`. Source: PopART's sgd.cpp, 
 Source: PopART's compoundscalarhelper.hpp and .cpp, and the table of compound scalars in sgd.hpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

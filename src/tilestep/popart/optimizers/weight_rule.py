@@ -3,8 +3,6 @@
 Source: gradAccum, gradReduce and zeroAccumulator in PopART's optimizerdecompose.cpp.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Options of a session, and what each one does here."""
 
-from __future__ import annotations
-
 from tilestep.popart.options.libraries import require_known as require_known
 from tilestep.popart.options.libraries import tuning_of as tuning_of
 from tilestep.popart.options.locations import TensorLocation as TensorLocation

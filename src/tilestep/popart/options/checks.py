@@ -3,8 +3,6 @@
 Errors of values that do not fit begin with the original's words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -3,8 +3,6 @@
 An unknown option is a poplar_exception whose message ends with the original's words.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Where tensors are kept: TensorLocation, and TensorLocationSettings for a class of tensors."""
 
-from __future__ import annotations
-
 from typing import Any, final, overload
 
 from tilestep.messages import shown

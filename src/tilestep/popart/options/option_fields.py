@@ -1,7 +1,5 @@
 """The options of a session, each with its type and default. table.py says what each one does here."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tilestep.popart.enums import (

@@ -1,7 +1,5 @@
 """What an option can do here: the words of the tables in table.py and patterns.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal

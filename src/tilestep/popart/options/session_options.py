@@ -1,7 +1,5 @@
 """SessionOptions: the options of a session, and what several of them say together."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 from tilestep.popart.enums import DeviceType

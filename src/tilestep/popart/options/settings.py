@@ -1,7 +1,5 @@
 """Settings that stand together in one field of SessionOptions. Arguments of each class are its attributes, with the same defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, final

@@ -1,7 +1,5 @@
 """What each option of a session does here. docs/reference/popart-options.md is made of this table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

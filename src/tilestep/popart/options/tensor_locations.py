@@ -3,8 +3,6 @@
 Source: PopART's transforms/streamingmemoryopinserter.cpp, `determineTensorLocation`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

@@ -1,7 +1,5 @@
 """What a session knows of its model before it compiles: every tensor's type, which variables are trained, where anchors come from."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What is announced in a process, for who listens in a stretch of it."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Generic, TypeVar, final

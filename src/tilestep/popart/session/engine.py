@@ -1,7 +1,5 @@
 """Compiles a session's step, or takes it from a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ SHA-256), `step.stablehlo` (of `jax.export`) and `weights.npz`, of which one may
 another session, or is for another sync pattern, is an error. XLA compiles the program when the file is loaded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Arrays of a step's inputs and anchors: shapes, sizes, types."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final

@@ -1,7 +1,5 @@
 """What holds for sessions whose stages work at once: anchors, clipping, stale weights, the forward part as a program of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Makes of a model, a data flow, options and an optimiser what a session runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

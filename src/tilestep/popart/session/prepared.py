@@ -1,7 +1,5 @@
 """What all of a session's methods share: its plan, its compiled step, its weights, and what is on the device."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

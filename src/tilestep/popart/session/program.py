@@ -1,7 +1,5 @@
 """The compiled programs of a session on one device: a step, a microbatch, an update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final

@@ -13,8 +13,6 @@ weights. What is kept, by the original's rules (recompute.cpp, intervals.cpp and
         In the stage of the loss, whose backward follows its forward at once, also all after the last tensors marked Checkpoint.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence

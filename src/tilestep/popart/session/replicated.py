@@ -1,7 +1,5 @@
 """The program of all replicas: that of one, mapped over them by `jax.vmap`, for one device that computes them all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 

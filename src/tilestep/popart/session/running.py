@@ -1,7 +1,5 @@
 """A session's runs: from a program's arrays, or from its functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ cast, so that their gradients are of float16 again.
 Source: PopART's transforms/ensurefp32lossscale.cpp, which changes the same operators' gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Final
 

@@ -3,8 +3,6 @@
 Errors begin with the original's words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, final

@@ -1,7 +1,5 @@
 """What attributes of single nodes and options for their type say: how each is planned, its line, and what must have a meaning."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Fewer calls of a program: each does the work of several, such as with a larger batch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

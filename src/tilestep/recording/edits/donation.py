@@ -1,7 +1,5 @@
 """Donation: results take over the memory of arguments, and stay in the IPU's SRAM."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Sizes alone don't tell: a batch may be as long as a layer is wide, and batches a
 operation says which dimensions of its operands and its result are one. Where that is unknown, there is no such program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction

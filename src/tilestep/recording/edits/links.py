@@ -1,7 +1,5 @@
 """What operations say of dimensions: which of an operand's and of the result's are one, and which cannot be longer than they are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

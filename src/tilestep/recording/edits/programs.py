@@ -1,7 +1,5 @@
 """Programs with other steps: cheaper families, fewer exchanges between IPUs, feeds beside compute, values that stay in the tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

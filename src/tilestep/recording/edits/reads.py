@@ -1,7 +1,5 @@
 """The host waits and reads later, or results do not leave the IPU at all."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Programs elsewhere: on the CPU, as one program with their neighbours, or called with the shapes of another."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Arrays of one number: XLA makes one of several that have equal shapes, also by chance. They come apart before a shape changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Final

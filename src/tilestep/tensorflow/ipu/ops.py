@@ -1,7 +1,5 @@
 """`tensorflow.python.ipu.ops` and the modules in it, such as `nn_ops` and `rand_ops`: install.py has their names."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Over several steps, an optimiser of TensorFlow becomes one of optax, which `tilestep.train` wraps.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

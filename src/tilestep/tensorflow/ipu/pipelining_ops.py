@@ -1,7 +1,5 @@
 """`tensorflow.python.ipu.pipelining_ops`: models in stages on several IPUs."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """`tensorflow.python.ipu`'s `ipu_compiler`, `scopes` and `loops`: functions that become programs, and training loops in them."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import warnings

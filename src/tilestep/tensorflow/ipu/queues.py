@@ -1,7 +1,5 @@
 """`tensorflow.python.ipu`'s queues: a dataset for each step, how fast it is (`dataset_benchmark`), and what each step says."""
 
-from __future__ import annotations
-
 import enum
 import json
 import threading

@@ -4,8 +4,6 @@ Inside of it, custom calls whose targets begin with MARKER are markers: JAX code
 bound, so that it knows the replicas around it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -3,8 +3,6 @@
 What a program did not use of an iterator is the next program's, or the user's.
 """
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections import deque

@@ -1,7 +1,5 @@
 """Graphs of functions: tracing, nodes from a marker, and what of a graph XLA lowers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Keras keeps its own loop over epochs, its callbacks, metrics and checkpoints. An
 `tilestep.train.repeat`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import functools

@@ -1,7 +1,5 @@
 """Sees each run of a session: which one runs, before and after it; and runs parts of its graph for itself, which nobody sees."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

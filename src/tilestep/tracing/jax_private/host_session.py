@@ -4,8 +4,6 @@ JAX allows one session at a time, and a second one would record nothing without 
 function of JAX, ends this one first.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

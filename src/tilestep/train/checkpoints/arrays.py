@@ -1,7 +1,5 @@
 """Arrays of a state between devices and a checkpoint: taken apart into the devices' pieces, and put onto any other devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What a checkpoint says beside its arrays: which array is which, its digest, where the feeds are."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

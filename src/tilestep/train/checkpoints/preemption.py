@@ -1,7 +1,5 @@
 """SIGTERM, by which a cluster takes a machine back: a run ends at the next step at which it can save."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading

@@ -7,8 +7,6 @@ all of its processes have it. Files may come from anywhere: nothing is unpickled
 A file or folder that is a link is refused: it could lead elsewhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -3,8 +3,6 @@
 Sources: TensorFlow for the IPU, `ipu.dataset_benchmark` (SDK 2.4 documentation), for the form and units of the first key of the result.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

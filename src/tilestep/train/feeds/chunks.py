@@ -1,7 +1,5 @@
 """Chunks of an infeed: a loop's plan of them, a chunk that is being gathered, and how its arrays get to their devices."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

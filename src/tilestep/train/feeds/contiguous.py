@@ -3,8 +3,6 @@
 Each array is checked once, when it comes. A dataset that makes an array read-only and later writes to it after all gets wrong elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, final
 

@@ -1,7 +1,5 @@
 """A dataset's elements as lists of NumPy arrays, all like the first one."""
 
-from __future__ import annotations
-
 import enum
 import itertools
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Gathers a dataset's elements in the memory of a chunk: copied, or where they are if they have the chunk's layout."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Final, final

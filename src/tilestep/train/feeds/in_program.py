@@ -15,8 +15,6 @@ program runs where its arguments are; one that uses none runs on JAX's default d
     state = train_steps(state)
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from numbers import Real

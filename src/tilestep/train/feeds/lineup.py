@@ -1,7 +1,5 @@
 """The chunks of a loop's plan: those that are ready, the one that is being gathered, and how many there have been."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import final
 

@@ -4,8 +4,6 @@ Unless `jax_enable_x64` is set, JAX makes 64-bit numbers 32-bit ones. Of a whole
 becomes 0. Here that is an error. Floats are rounded as JAX does it: one beyond the range of float32 becomes an infinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

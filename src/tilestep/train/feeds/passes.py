@@ -3,8 +3,6 @@
 An iterator that has raised may go on: who asks for the next element again gets it. A generator that has raised is over by Python's rules.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

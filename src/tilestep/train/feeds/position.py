@@ -1,7 +1,5 @@
 """How far a pass over a dataset has come, how to come back there, and the elements in the host's memory that come before the next one."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import final

@@ -4,8 +4,6 @@ Elements come from the dataset in order and leave in order. Until a loop has use
 gathered for one loop can be divided anew for another, and those that a loop leaves go back.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 NumPy has no keys, so queues keep the numbers of which JAX makes them, and the name of the generator: '' stands for no key.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any

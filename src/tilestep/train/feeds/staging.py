@@ -4,8 +4,6 @@ A platform in the host's own memory keeps the very memory that it was given, for
 only when the last array, view or device buffer on top of it has gone, which Python's reference counts say exactly.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import queue

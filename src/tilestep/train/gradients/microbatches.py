@@ -1,7 +1,5 @@
 """A batch cut into microbatches, of which the last ones may be filled up."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

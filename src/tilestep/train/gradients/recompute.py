@@ -1,7 +1,5 @@
 """Recomputation: what the backward pass needs is computed again there, and takes no memory in between."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar

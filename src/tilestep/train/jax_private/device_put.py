@@ -5,8 +5,6 @@ arrays that are whole on one device each; what it calls in the end is not public
 public function does the same.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Callable, Sequence

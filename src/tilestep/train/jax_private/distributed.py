@@ -3,8 +3,6 @@
 Where JAX has one no more, or not as it is known here, it finds out or chooses by itself, and the caller hears that.
 """
 
-from __future__ import annotations
-
 import gc
 import math
 import warnings

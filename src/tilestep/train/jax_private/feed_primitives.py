@@ -3,8 +3,6 @@
 It needs what is private in JAX: how an effect is made known, and how it passes from program to program.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Makes the caller's carry ready for a loop: numbers become arrays, and every leaf may be donated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NoReturn
 

@@ -1,7 +1,5 @@
 """How many samples an update of a loop has, which its progress bar and an emulator's profile show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import final
 

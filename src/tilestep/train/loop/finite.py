@@ -1,7 +1,5 @@
 """Finds the step after which a number of a loop's carry is not finite."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import jax

@@ -1,7 +1,5 @@
 """Training loops that stay on the device: many steps of a program for each call of the host."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Runs a loop's program on replicas: each runs all steps of a chunk, on its own elements."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

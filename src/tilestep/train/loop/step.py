@@ -1,7 +1,5 @@
 """One step of a loop as JAX traces it: calls the body, checks its result, and collects the values that it enqueues."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Finds which steps of a loop update the parameters, if its carry accumulates gradients, so that no step need ask."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import threading

@@ -1,7 +1,5 @@
 """Checks the arguments of `Pipeline` before anything runs, and turns them into one entry for each stage."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence, Set, Sized

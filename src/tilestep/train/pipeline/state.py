@@ -1,7 +1,5 @@
 """The state of a pipeline as its author sees it: a pytree with an entry for each stage, for any partition of the same layers."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ the number. Only then does process 0 send its own proof. So a program without th
 without the title. Later messages are neither encrypted nor signed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hmac

@@ -5,8 +5,6 @@ then JAX's coordinator gets the port. There is no secret yet. A program that can
 processes there later. A connection without the right title is ignored. Process 0 sends nothing but process numbers.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

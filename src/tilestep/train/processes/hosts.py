@@ -1,7 +1,5 @@
 """The address at which this process listens for the other processes of its program. It is on no more networks than they need."""
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -1,7 +1,5 @@
 """Messages between processes: JSON of a bounded length. A tuple arrives as a list. The reader makes data, and calls nothing else."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

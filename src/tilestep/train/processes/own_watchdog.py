@@ -1,7 +1,5 @@
 """Starts the watchdog beside this process, tells it how this process ends, and ends this process when the watchdog says so or is gone."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

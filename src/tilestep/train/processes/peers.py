@@ -3,8 +3,6 @@
 Each process tells the others by JAX's store of keys and values, which is with JAX's coordinator. So nobody listens for it.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

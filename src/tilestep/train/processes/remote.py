@@ -1,7 +1,5 @@
 """Stands in for arrays and programs of other processes, of which only shapes, dtypes and shardings are known here."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final

@@ -1,7 +1,5 @@
 """Runs a watchdog. It is started by its path, because `import tilestep.train` would import JAX, which a watchdog does not need."""
 
-from __future__ import annotations
-
 import sys
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several processes of one program: started together by JAX, and ended together when one of them dies."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -5,8 +5,6 @@ platforms by `jax.device_put`, which all processes call in one order. Either way
 order. So each knows what comes from which process, and messages have numbers rather than names.
 """
 
-from __future__ import annotations
-
 import functools
 import hmac
 import itertools

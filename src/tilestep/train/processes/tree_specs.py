@@ -4,8 +4,6 @@ A tuple, a list and a dict with text as keys come again as they are. Another cla
 `jax.export`, under the same name. So the reader imports nothing, and calls only what the reading program has registered.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 from typing import Any, Final

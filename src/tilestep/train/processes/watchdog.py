@@ -8,8 +8,6 @@ Anybody can connect to the hub's port, so the hub reads no message before the ot
 token.
 """
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import signal

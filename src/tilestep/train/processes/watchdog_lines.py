@@ -4,8 +4,6 @@ The process writes lines to the watchdog's standard input: first its settings, t
 signs of its own life, or the sign to end, to its standard output.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What process 0's watchdog has heard of all processes, and which of them ended first. The standard library alone."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Final, final

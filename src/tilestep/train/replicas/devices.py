@@ -3,8 +3,6 @@
 Sources: TensorFlow for the IPU, `IPUConfig.auto_select_ipus` and `select_ipus` (SDK 2.4 documentation), for the forms of the selection.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload

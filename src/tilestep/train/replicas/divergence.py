@@ -1,7 +1,5 @@
 """Whether what should be equal on all replicas is."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """One process's share of a dataset that all processes have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final

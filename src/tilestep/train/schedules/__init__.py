@@ -1,7 +1,5 @@
 """The order of a pipeline's tasks, as data: the usual schedules, tables, checks, and the time that a schedule takes."""
 
-from __future__ import annotations
-
 from tilestep.train.schedules.loading import loading_parameters as loading_parameters
 from tilestep.train.schedules.partition import LayerCost as LayerCost
 from tilestep.train.schedules.partition import Partition as Partition

@@ -1,7 +1,5 @@
 """What must be true of a schedule's tasks, apart from their order. How long a check takes depends on the count of tasks alone."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set

@@ -4,8 +4,6 @@ A schedule may have hundreds of thousands of tasks, each of which needs several 
 is found by arithmetic on that number: so no task is made anew to be looked up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final, final
 

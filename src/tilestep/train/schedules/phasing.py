@@ -4,8 +4,6 @@ On IPUs an exchange between two of them makes all wait: none computes meanwhile.
 that starts tasks phase by phase, and copies after each phase, decides that.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import deque

@@ -1,7 +1,5 @@
 """Draws schedules: as text, and as pictures whose axis of time names its unit."""
 
-from __future__ import annotations
-
 import math
 from io import BytesIO
 from pathlib import Path

@@ -4,8 +4,6 @@ A schedule says in what order each device does its tasks, and has no times. When
 it needs, and from how long tasks take. `standard.py` makes the usual ones.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ Raises:
     ValueError: for counts and mappings that are impossible, and for a count that `strict` refuses.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

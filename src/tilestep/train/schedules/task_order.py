@@ -1,7 +1,5 @@
 """The order of tasks on each device, and what follows from it alone."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ with tilestep.profile() as profile:
 timeline = traced(pipeline.schedule, profile.timeline)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

@@ -1,3 +1,1 @@
 """Recordings in the forms of other tools: Perfetto, Chrome's trace viewer, Parquet."""
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """A timeline as JSON of Chrome's trace viewer, which many tools read. Times are in µs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

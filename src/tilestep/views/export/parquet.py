@@ -1,7 +1,5 @@
 """The tables of a recording as Parquet files, one for each, with texts in place of their numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A viewer has one time axis, so one timeline has one clock: emulated time, which says nothing about the host, or wall time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal

@@ -1,5 +1,3 @@
 """Recordings as one HTML page that needs no network: `page_html(report)`."""
 
-from __future__ import annotations
-
 from tilestep.views.page.document import page_html as page_html

@@ -1,7 +1,5 @@
 """The page's own files: minified where a build has made them so, else joined of the sources."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from typing import Final

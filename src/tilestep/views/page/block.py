@@ -1,7 +1,5 @@
 """Blocks of data in a page: one JSON value and columns of numbers, packed so that a browser opens them fast."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

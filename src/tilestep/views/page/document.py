@@ -1,7 +1,5 @@
 """The page as one HTML document, in which no text of a recording is anything but text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

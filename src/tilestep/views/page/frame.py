@@ -1,7 +1,5 @@
 """A page in a notebook: in a frame that can run its scripts, and reach nothing of the notebook."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from html import escape
 from typing import final

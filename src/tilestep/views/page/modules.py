@@ -7,8 +7,6 @@ exports, after those that it imports. A style has lines `@import "file.css";`.
 This file imports nothing of the package: `setup.py` runs it by itself, to minify what it joins into a wheel.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable

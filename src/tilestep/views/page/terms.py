@@ -1,7 +1,5 @@
 """Words of the machine that the page explains where it says them. docs/glossary.md has the same sentences, as a test demands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

@@ -1,7 +1,5 @@
 """Figures of JSON that may come from anybody: what has another type than it should counts as absent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Final, cast

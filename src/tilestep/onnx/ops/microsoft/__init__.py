@@ -3,8 +3,6 @@
 Meanings are those of ONNX Runtime's CPU kernels. An attribute or an input beyond them is an error that names it.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

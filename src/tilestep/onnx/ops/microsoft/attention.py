@@ -1,7 +1,5 @@
 """Attention as ONNX Runtime's tools fuse it: projections, masks, caches and rotary embeddings in one node."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

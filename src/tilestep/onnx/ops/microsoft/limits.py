@@ -1,7 +1,5 @@
 """What operators of com.microsoft do not do here: an attribute or an input is refused by name unless it changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

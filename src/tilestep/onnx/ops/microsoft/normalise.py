@@ -1,7 +1,5 @@
 """Layer norms with the sum before them, and the embeddings of a transformer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

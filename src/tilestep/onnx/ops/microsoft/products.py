@@ -1,7 +1,5 @@
 """Matrix products and convolutions with what the optimiser puts into them, the GELUs, and products by weights of few bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 

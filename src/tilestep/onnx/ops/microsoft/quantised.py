@@ -1,7 +1,5 @@
 """What the quantiser writes: products of integers that give floats, and operators between quantised arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

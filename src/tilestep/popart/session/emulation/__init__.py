@@ -20,8 +20,6 @@ meet the machine. The process need not use platform `ipu`. A session emulates on
 any number of sessions.
 """
 
-from __future__ import annotations
-
 from tilestep.figures.reader import Report as Report
 from tilestep.popart.session.emulation.notes import EmulationOptions as EmulationOptions
 from tilestep.popart.session.emulation.notes import emulation_options as emulation_options

@@ -1,7 +1,5 @@
 """What to do about a session, in PopART's words. Findings that no PopART program can follow stay away."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """How a PopART program says what the rules propose, at which line; and advice on anchors that leave after each microbatch."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence

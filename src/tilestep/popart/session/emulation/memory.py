@@ -1,7 +1,5 @@
 """Whether the IPUs of a session hold its programs, what takes the most there, and what recomputation would free."""
 
-from __future__ import annotations
-
 import math
 from typing import Final, NamedTuple
 

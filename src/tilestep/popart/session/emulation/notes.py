@@ -1,7 +1,5 @@
 """What an emulated session has done: its calls; and how its machine plans and reports: its options."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

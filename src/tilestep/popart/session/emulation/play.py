@@ -1,7 +1,5 @@
 """The calls of a session, played by dry runs of its pipeline. A session without stages has a pipeline of one."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

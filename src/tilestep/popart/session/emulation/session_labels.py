@@ -1,7 +1,5 @@
 """The programs of a session as a PopART user knows them: their names, their tensors, and their lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The emulated machine of one session: what its figures and reports are worked out from."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

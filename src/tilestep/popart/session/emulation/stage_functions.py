@@ -1,7 +1,5 @@
 """The stages of a session as those of a pipeline: functions of their parameters, and the shapes of what they have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final

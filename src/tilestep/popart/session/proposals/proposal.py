@@ -1,7 +1,5 @@
 """A proposal of stages: what each takes, as a table and as JSON, and the annotations that a model gets."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

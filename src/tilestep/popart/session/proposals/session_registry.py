@@ -1,7 +1,5 @@
 """All sessions of a stretch of a process, and the stages that are proposed for them: for the command line."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The stages of a session: which operators run on which IPU, and what they pass on."""
 
-from __future__ import annotations
-
 from tilestep.popart.session.staging.checks import require_ipus as require_ipus
 from tilestep.popart.session.staging.placing import staging_of as staging_of
 from tilestep.popart.session.staging.stages import Kind as Kind

@@ -6,8 +6,6 @@ operator that everything in it has passed through. The IPUs get the chains in th
 Source: PopART's transforms/auto_virtual_graph.cpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate

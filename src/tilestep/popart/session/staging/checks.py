@@ -3,8 +3,6 @@
 Source: PopART's ir.cpp (verifyVirtualGraphIds, verifyPipelineSettings) and transforms/pipeline.cpp.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """Where a model's operators run: what the builder's attributes say of each node, and the stages that placed operators make."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Turns what a model and the options say about placement into the stages of a session."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from tilestep.popart.dataflow import Anchor

@@ -1,7 +1,5 @@
 """What is known of a session's stages: the contract between its graph, its values and its time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

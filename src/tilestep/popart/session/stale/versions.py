@@ -11,8 +11,6 @@ sees the updates of earlier cycles and of the stages before it:
 A run ends with a flush, so versions begin with 0 in each run. Source: PopART, popprograms.cpp and pipeline.cpp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, final
 

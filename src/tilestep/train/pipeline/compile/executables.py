@@ -1,7 +1,5 @@
 """Compiles all programs of a pipeline in parallel, before the first of them runs."""
 
-from __future__ import annotations
-
 import contextvars
 import functools
 import math

@@ -8,8 +8,6 @@ size first, which is no longer cached. A host that starts program after program 
 memory from a large one, and soon gives the same memory again.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import weakref

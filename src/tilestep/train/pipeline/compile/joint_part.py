@@ -5,8 +5,6 @@ each replica: it brings what is away, computes elementwise operations on its sha
 ones were.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

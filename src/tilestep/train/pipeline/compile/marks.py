@@ -5,8 +5,6 @@ primitive below. A stage's function then becomes one that returns the marked val
 gradient it takes one more argument, the slot, that adds nothing to the value. The slot's cotangent is that of the marked value.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple

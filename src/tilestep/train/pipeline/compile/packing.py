@@ -4,8 +4,6 @@ Programs of a pipeline take parameters, gradients and kept values this way: the 
 array. Copying so little takes less time than passing it on by itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

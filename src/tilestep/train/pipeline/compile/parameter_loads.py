@@ -1,7 +1,5 @@
 """Moves a stage's parameters between the host's memory, in which they stay, and the device, as tasks of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 

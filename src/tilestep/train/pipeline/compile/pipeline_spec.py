@@ -1,7 +1,5 @@
 """The description of a pipeline that its programs follow from, whatever the shapes of its parameters are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final

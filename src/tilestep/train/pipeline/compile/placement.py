@@ -1,7 +1,5 @@
 """Places a pipeline's stages on devices: each on one device, on a mesh of several, or on one of these for each replica."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final

@@ -1,7 +1,5 @@
 """Makes all programs of a pipeline for certain shapes. Equal stages with one placement share theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Never

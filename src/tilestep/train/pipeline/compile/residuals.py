@@ -11,8 +11,6 @@ its bytes: here `x` alone. [A maximum flow gives a minimum cut: Ford and Fulkers
 Mathematics 8 (1956).]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

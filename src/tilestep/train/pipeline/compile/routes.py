@@ -5,8 +5,6 @@ as labels. Such a value need not pass through it: it goes from the stage that ha
 it gets zeros of its shape instead. A value that no later stage reads goes nowhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

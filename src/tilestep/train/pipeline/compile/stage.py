@@ -3,8 +3,6 @@
 A forward program returns the stage's outputs and the values that its backward needs (residuals.py).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Sequence

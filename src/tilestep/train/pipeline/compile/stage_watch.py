@@ -1,7 +1,5 @@
 """What is watched of each stage of a pipeline, found out from its marks and its parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final

@@ -1,7 +1,5 @@
 """Finds the parameters' leaves that an author has tied by their paths, and requires that they begin equal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Traces a pipeline's stages for certain parameters and arguments: shapes of their values, and where each value comes from."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Makes the update of each stage of a pipeline by itself, from gradients that are summed over microbatches."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a pipeline is asked to watch: marked values, their gradients, and parameters."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Gives the elements of an update: cut out of arrays that have all of them, or one by one from a queue."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final

@@ -1,7 +1,5 @@
 """Chooses how a pipeline's updates run: a program for each task, or one program for the whole update."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, Literal, final, get_args

@@ -6,8 +6,6 @@ other when they pass something on. For them the order also says between which ta
 of a phase together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

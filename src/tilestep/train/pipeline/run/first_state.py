@@ -1,7 +1,5 @@
 """Makes the state with which a pipeline begins, from the parameters that its author gives."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The values on their way between the tasks of a run: elements to the first stages, outputs forward, gradients back."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Sequence

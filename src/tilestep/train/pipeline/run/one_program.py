@@ -1,7 +1,5 @@
 """An update of a pipeline as one program on one device, for tasks so small that starting them takes most of the time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, final
 

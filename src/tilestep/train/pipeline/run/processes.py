@@ -8,8 +8,6 @@ wrong. First it does its tasks once more with arrays that are errors, and sends 
 waits for it, and all have the state before the update.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence

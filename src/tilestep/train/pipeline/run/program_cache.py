@@ -1,7 +1,5 @@
 """Finds the programs for a state and its elements: compiles them for new shapes, and recognises the arrays of the run before."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, final

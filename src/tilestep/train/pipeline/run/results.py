@@ -1,7 +1,5 @@
 """What a pipeline returns of the last stage's outputs, and the queues that get what comes out of a run."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Collects what is watched in one run: rows of microbatches, totals that programs carry on, and parameters after updates."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, final

@@ -1,7 +1,5 @@
 """The function that one program of a pipeline computes, all stages and microbatches in turn, and the leaves that it donates or reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, final
 

@@ -1,7 +1,5 @@
 """The arrays that a pipeline's stages hold between runs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The updates of a run: of a stage by itself, of stages that share parameters, or of all stages at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, final
 

@@ -1,7 +1,5 @@
 """Looks at tasks' results before an update uses them, and names the task that went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final, final
 

@@ -1,7 +1,5 @@
 """What view Compare reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What view What to do reads: the findings of the profile, and what they are about."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What all views need: the machine, the programs and the total."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Lines of the host program: which one made each call of the journal, and dispatched each run."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All sections of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final

@@ -1,7 +1,5 @@
 """How far operations are from what the matrix unit can do: its peaks, and which of them holds for a step."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """What view Source reads: the user's files, and what each line of them costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast

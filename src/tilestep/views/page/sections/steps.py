@@ -1,7 +1,5 @@
 """What views Program, Operations and Source read: the tree of each program, and what its steps took."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple

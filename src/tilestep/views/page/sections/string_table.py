@@ -1,7 +1,5 @@
 """Texts and lines that many rows of a page name, each written once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,3 +1,1 @@
 """What view Execution reads: the events of all lanes, what runs did inside, the critical path and all waits."""
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """The events of a recording in the page's order, and those of them that a page keeps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The waits of all lanes by what they waited for, and their stretches without events: the figures of `Execution.waits` and `unkept`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,3 +1,1 @@
 """What view Pipeline reads."""
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """Which values go from task to task: exact where the recording has its journal, else as in a chain of stages."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The tasks of a pipeline's updates, from the runs of a recording: all runs say what they belong to, also those without events."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """When tasks would happen if each device began its next one as soon as it could, and what each stage keeps meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

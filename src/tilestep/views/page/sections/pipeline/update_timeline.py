@@ -1,7 +1,5 @@
 """What the IPUs of an update did, on the axis of emulated time: pieces of tasks, transfers, and waits with their reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
