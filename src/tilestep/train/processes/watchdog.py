@@ -18,7 +18,7 @@ from typing import Final, final
 
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
 from tilestep.train.processes.watchdog_lines import Lifeline, Message, WatchdogLine, read_settings
-from tilestep.train.processes.watchdog_record import EndRecord, Limits
+from tilestep.train.processes.watchdog_record import EndRecord
 
 PURPOSE: Final = b"watchdog"  # of the proofs at the hub's port
 BEATS: Final = 8  # signs of life in the time-out
@@ -36,20 +36,21 @@ class Watchdog:
     def __init__(self, settings: Message) -> None:
         self._me: int = settings["process"]
         self._pid: int = settings["pid"]
-        self._limits = Limits(count=settings["count"], timeout_s=settings["timeout_s"])
+        self._timeout_s: float = settings["timeout_s"]
+        count: int = settings["count"]
         self._selector = selectors.DefaultSelector()
         self._beat = time.monotonic()  # the last sign of life
         self._is_over = False
         self._lifeline = Lifeline(self._pid)
         self._selector.register(0, selectors.EVENT_READ, self._lifeline)
-        self._record = EndRecord(self._limits)  # the hub's
+        self._record = EndRecord(count, self._timeout_s)  # the hub's
         self._lines: list[WatchdogLine] = []  # the hub's, to the other watchdogs
         self._hub: WatchdogLine | None = None
         self._acceptor: Acceptor[int] | None = None
         secret = settings["token"].encode()
         if self._me == 0:
             listener = socket.socket(fileno=settings["listener"])
-            self._acceptor = Acceptor(listener, handshake_with(PURPOSE, secret, self._limits.count), expected=self._limits.count)
+            self._acceptor = Acceptor(listener, handshake_with(PURPOSE, secret, count), expected=count)
             self._selector.register(self._acceptor, selectors.EVENT_READ, self._acceptor)
         else:
             self._hub = WatchdogLine(self._connection(settings["addresses"], secret), 0)
@@ -58,12 +59,12 @@ class Watchdog:
         self._tell({"kind": "hello", "name": f"pid {self._pid} on {socket.gethostname()}"})
 
     def _connection(self, addresses: list[tuple[str, int]], secret: bytes) -> socket.socket:
-        until = time.monotonic() + self._limits.timeout_s
+        until = time.monotonic() + self._timeout_s
         while True:
             for host, port in addresses:
                 self._lifeline.live()
                 with contextlib.suppress(OSError):
-                    return connect(host, port, PURPOSE, secret, self._me, min(HANDSHAKE_WALL_S, self._limits.timeout_s / 2))
+                    return connect(host, port, PURPOSE, secret, self._me, min(HANDSHAKE_WALL_S, self._timeout_s / 2))
             if time.monotonic() > until:
                 self._end(f"process 0 cannot be reached at {' or '.join(f'{host}:{port}' for host, port in addresses)}")
                 sys.exit(1)
@@ -71,7 +72,7 @@ class Watchdog:
 
     def run(self) -> None:
         """Returns when the watched process has ended well, or another one has not."""
-        pause = self._limits.timeout_s / BEATS
+        pause = self._timeout_s / BEATS
         before = time.monotonic()
         while not self._is_over:
             for key, _ in self._selector.select(min(pause, 0.1)):
@@ -146,7 +147,7 @@ class Watchdog:
 
     def _check(self, now: float) -> None:
         """Looks for silence, and as the hub for the end of the program."""
-        silence_s = self._limits.silence_s
+        silence_s = self._record.silence_s
         if now - self._lifeline.heard > silence_s and not self._lifeline.is_ended:
             self._lifeline.heard = now
             self._tell({"kind": "end", "how": "silent", "at": time.time() - silence_s})
@@ -163,13 +164,12 @@ class Watchdog:
         verdict = self._record.verdict(now)
         if verdict is None:
             return
-        message = {"kind": "over"} if verdict.text is None else {"kind": "verdict", "text": verdict.text, "first": verdict.first}
         for line in self._lines:
-            line.send(message)
-        if verdict.text is None:
+            line.send(verdict)
+        if verdict["kind"] == "over":
             self._is_over = True
         else:
-            self._end(verdict.text, first=verdict.first)
+            self._end(verdict["text"], first=verdict["first"])
 
     def _end(self, text: str, first: int = -1) -> None:
         """Ends the watched process, because the program is over. Args: text: says why. first: the process that ended first."""

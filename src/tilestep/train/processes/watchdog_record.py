@@ -1,7 +1,6 @@
 """What process 0's watchdog has heard of all processes, and which of them ended first. The standard library alone."""
 
 import time
-from dataclasses import dataclass
 from typing import Final, final
 
 from tilestep.train.processes.watchdog_lines import Message
@@ -11,42 +10,20 @@ _FOLLOWS: Final = "ProcessFailedError: "  # an error that another process's end 
 _SILENCE: Final = 0.75  # of the time-out; in the rest the other processes end
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How many processes there are, and how long they may be silent."""
-
-    count: int
-    timeout_s: float
-
-    @property
-    def silence_s(self) -> float:
-        """The longest silence of a process that is alive."""
-        return self.timeout_s * _SILENCE
-
-    @property
-    def missing_s(self) -> float:
-        """Until a process that has not come is missing: a watchdog that cannot connect gives up, and ends its process, before."""
-        return self.timeout_s * 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndVerdict:
-    """The program is over."""
-
-    text: str | None = None  # which process ended first, and how; None: all ended well
-    first: int = -1  # the process that ended first; -1: none
-
-
 @final
 class EndRecord:
     """Notes how each process ends.
 
-    Attributes: came: the processes whose watchdogs have said hello.
+    Attributes:
+        came: the processes whose watchdogs have said hello.
+        silence_s: the longest silence of a process that is alive.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, count: int, timeout_s: float) -> None:
         self.came: set[int] = {0}
-        self._limits = limits
+        self.silence_s = timeout_s * _SILENCE
+        self._count, self._timeout_s = count, timeout_s
+        self._missing_s = timeout_s * 2  # a watchdog that cannot connect gives up, and ends its process, before
         self._began = time.monotonic()
         self._names: dict[int, str] = {}
         self._byes: dict[int, float] = {}  # when each process has said that it ends well, as time.monotonic() counts
@@ -61,37 +38,36 @@ class EndRecord:
             self._byes[process] = time.monotonic()
         elif message["kind"] == "end" and not any(end["process"] == process for end in self._ends):
             self._ends.append(message | {"process": process})
-            self._judge_at = self._judge_at or time.monotonic() + min(_WAIT_WALL_S, self._limits.timeout_s / 2)
+            self._judge_at = self._judge_at or time.monotonic() + min(_WAIT_WALL_S, self._timeout_s / 2)
 
     def forgive(self, wall_s: float) -> None:
         """The machine stood still for so long: nobody's silence in that time counts."""
         self._began += wall_s
         self._byes = {process: when + wall_s for process, when in self._byes.items()}
 
-    def verdict(self, now: float) -> EndVerdict | None:
-        """The verdict, once the program is over. Args: now: as time.monotonic() counts."""
-        limits = self._limits
-        if now - self._began > limits.missing_s:
-            for process in set(range(limits.count)) - self.came:
+    def verdict(self, now: float) -> Message | None:
+        """The message to all watchdogs, once the program is over. Args: now: as time.monotonic() counts."""
+        if now - self._began > self._missing_s:
+            for process in set(range(self._count)) - self.came:
                 self.note(process, {"kind": "end", "how": "missing", "at": time.time()})
         first = min(self._byes, key=self._byes.__getitem__, default=0)
-        if 0 < len(self._byes) < limits.count and now - self._byes[first] > limits.silence_s:  # at its end JAX waits for the others
-            self.note(first, {"kind": "end", "how": "left", "at": time.time() - limits.silence_s})
+        if 0 < len(self._byes) < self._count and now - self._byes[first] > self.silence_s:  # at its end JAX waits for the others
+            self.note(first, {"kind": "end", "how": "left", "at": time.time() - self.silence_s})
         return self._judge() if self._judge_at and now > self._judge_at else None
 
-    def _judge(self) -> EndVerdict | None:
+    def _judge(self) -> Message | None:
         """Names the first end after which the other processes cannot go on; None without one, while some still run."""
-        limits = self._limits
-        failures = [end for end in self._ends if end["how"] != "left" or len(self._byes) < limits.count]
+        failures = [end for end in self._ends if end["how"] != "left" or len(self._byes) < self._count]
         if not failures:
-            return EndVerdict() if len(self._ends) == limits.count else None
+            return {"kind": "over"} if len(self._ends) == self._count else None
         first = min(failures, key=lambda end: (end.get("text", "").startswith(_FOLLOWS), end["at"]))
         process = first["process"]
         how = {
             "died": "died: it was killed, or it crashed",
             "error": f"ended with an error: {first.get('text')}",
-            "silent": f"has not answered for {limits.silence_s:g} s",
+            "silent": f"has not answered for {self.silence_s:g} s",
             "left": "ended before the others",
-            "missing": f"has not told process 0 within {limits.missing_s:g} s that it is there",
+            "missing": f"has not told process 0 within {self._missing_s:g} s that it is there",
         }[first["how"]]
-        return EndVerdict(text=f"process {process} of {limits.count} ({self._names.get(process, 'unknown')}) {how}", first=process)
+        text = f"process {process} of {self._count} ({self._names.get(process, 'unknown')}) {how}"
+        return {"kind": "verdict", "text": text, "first": process}
