@@ -107,12 +107,6 @@ def mnist_classifier(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pipeline_transformer(shared: Path) -> Path:
-    """The folder of a recording: a larger pipeline, which takes a minute to record. For slow tests."""
-    return recordings.example("pipeline_transformer", shared)
-
-
-@pytest.fixture(scope="session")
 def pipeline(shared: Path) -> Path:
     """A recording of a small pipeline of three stages."""
     return recordings.recording("pipeline", shared)

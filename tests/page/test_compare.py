@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, rows, text, values
-from tests.unit.figures.reader.recorded import larger, named_programs, recorded, report_of, step, two_stages
-from tests.unit.sim.toy import Host, program
+from tests.unit.figures.reader.recorded import report_of, two_stages
 from tilestep.figures.comparison import compare
-from tilestep.figures.reader import Report
 
 NONE = "\u2013"  # where a line is not known
 
@@ -59,14 +55,6 @@ def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
 
 
 @pytest.mark.slow
-def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
-    page = open_page((named_programs(("kept", 3), ("old", 5)), named_programs(("kept", 3), ("new", 7))), "compare")
-    shown = {row[0]: row[1] for row in rows(page, "programs that differ")}
-    assert shown == {"old": "only in A", "new": "only in B"}
-    assert "1 program is equal in both." in text(page)
-
-
-@pytest.mark.slow
 def test_each_side_has_the_times_of_its_own_clock(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
     both, own = open_page((a, b), "findings", side="b"), open_page(b, "findings")
@@ -77,30 +65,3 @@ def test_each_side_has_the_times_of_its_own_clock(open_page: OpenPage) -> None:
     header = both.locator("header .recording").all_inner_texts()
     alone = [open_page(report, "findings").inner_text("header .recording").split(" emulated")[0].split()[-2:] for report in (a, b)]
     assert [each.split(" emulated")[0].split()[-2:] for each in header] == alone
-
-
-@pytest.mark.slow
-def test_differences_of_two_clocks_are_of_time(open_page: OpenPage) -> None:
-    a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
-    page, found = open_page((a, b), "compare"), compare(a, b)
-    assert found.emulated_s.relative is not None
-    assert found.emulated_s.a is not None
-    assert found.emulated_s.b is not None
-    percent = f"(+{100 * found.emulated_s.relative:.2f} %)"
-    assert page.inner_text(".whole").startswith("B takes more emulated time than A: B \u2212 A is ")
-    assert percent in page.inner_text(".whole")
-    [mean] = [row for row in rows(page, "programs that differ") if row[2] == "mean time of a run"]
-    [changed] = found.programs
-    assert mean[5] == pytest.approx((changed.emulated_s_per_run.b or 0) - (changed.emulated_s_per_run.a or 0))
-    steps = [(each.emulated_s_per_run.b or 0) - (each.emulated_s_per_run.a or 0) for each in found.steps]
-    assert [row[6] for row in rows(page, "steps that differ")] == pytest.approx(steps)
-
-
-@pytest.mark.slow
-def test_machines_that_differ_are_told(open_page: OpenPage) -> None:
-    called = program(step("a", "", 3))
-    other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))
-    other.run(called)
-    page = open_page((named_programs(("f", 3)), Report(recorded(other, [called]))), "compare")
-    assert "A is of toy and B of other" in text(page)
-    assert [row[0] for row in rows(page, "fields of the machines that differ")] == ["host.dispatch_seconds"]

@@ -249,30 +249,6 @@ def test_a_row_is_opened_by_mouse_and_keyboard(core: Page) -> None:
     assert core.evaluate("window.opened") == ["y", "x"]
 
 
-@pytest.mark.slow
-def test_a_long_table_draws_what_is_seen(core: Page) -> None:
-    made(core, [[f"row {index}", index] for index in range(10_000)])
-    assert len(all_rows(core)) == 10_000
-    assert core.locator("tbody tr").count() < 200
-    assert core.get_attribute("table", "aria-rowcount") == "10001"
-    for place in (0, 2500, 9_999):
-        core.evaluate("(place) => { document.querySelector('.scroller').scrollTop = place * 26; }", place)
-        core.wait_for_function("(place) => document.querySelector(`tr[aria-rowindex='${place + 2}']`)", arg=place)
-        seen = core.evaluate(
-            """(place) => {
-                const box = document.querySelector(`tr[aria-rowindex='${place + 2}']`).getBoundingClientRect();
-                const around = document.querySelector(".scroller").getBoundingClientRect();
-                return box.bottom > around.top && box.top < around.bottom;
-            }""",
-            place,
-        )
-        assert seen, f"row {place} is not where the scroll bar says"
-    core.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert core.locator("tbody tr[aria-rowindex]").count() == 10_000
-    core.evaluate("dispatchEvent(new Event('afterprint'))")
-    core.wait_for_function("document.querySelectorAll('tbody tr').length < 200")
-
-
 TIP_SETTLED_MS, TIP_WAITS_MS = (int(re.findall(rf"{name} = (\d+)", asset("core/tip.js"))[0]) for name in ("SETTLED_MS", "ON_THE_WAY_MS"))
 AT = """([x, y]) => { const found = document.elementFromPoint(x, y); return found.id || found.tagName; }"""
 FOCUSED = """() => {
@@ -364,46 +340,6 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(held: Page) -> 
     held.clock.run_for(TIP_SETTLED_MS)
     held.mouse.move(2, 590)  # away from both
     expect(tip).to_be_hidden()
-
-
-def test_a_pointer_that_rests_brings_no_tip_back_when_keys_move_rows_below_it(held: Page) -> None:
-    made(held, [["b", 2048], ["a", 1]])
-    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
-    held.mouse.move(*middle(cell))
-    expect(tip).to_have_text("2,048 bytes. From here.")
-    held.keyboard.press("Escape")
-    held.evaluate("() => { window.met = 0; document.addEventListener('pointerover', () => { window.met += 1; }); }")
-    made(held, [["c", 4096], ["a", 1]])
-    held.wait_for_function("met > 0")  # the browser looks below the pointer after the next frame
-    expect(tip).to_be_hidden()
-    x, y = middle(cell)
-    held.mouse.move(x + 1, y)
-    expect(tip).to_have_text("4,096 bytes. From here.")
-
-
-def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(held: Page) -> None:
-    made(held, [["b", 2048], ["a", 1]])
-    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
-    held.mouse.move(*middle(cell))
-    expect(tip).to_be_visible()
-    held.clock.run_for(TIP_SETTLED_MS)
-    x, _ = middle(cell)
-    top = tip.evaluate("(each) => each.getBoundingClientRect().top")
-    held.mouse.move(x + 2, top - 1)  # between them: of the next row
-    held.clock.run_for(TIP_WAITS_MS - 1)
-    expect(tip).to_have_text("2,048 bytes. From here.")
-    held.clock.run_for(1)
-    expect(tip).to_have_text("1 byte. From here.")
-
-
-def test_a_pointer_that_has_moved_since_the_last_key_meets_what_comes_below_it(held: Page) -> None:
-    made(held, [["b", 2048], ["a", 1]])
-    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
-    held.keyboard.press("Shift")
-    held.mouse.move(*middle(cell))
-    expect(tip).to_have_text("2,048 bytes. From here.")
-    made(held, [["c", 4096], ["a", 1]])
-    expect(tip).to_have_text("4,096 bytes. From here.")
 
 
 def test_the_tip_of_what_has_the_focus_stays_while_the_pointer_is_elsewhere(held: Page) -> None:

@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, hold_time, rows, settled, tables, text, values
-from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, two_stages
+from tests.unit.figures.reader.recorded import everything, report_of, two_stages
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report, open_report
 from tilestep.views.page.document import in_full
@@ -85,43 +85,6 @@ def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: Ope
     total = execution.total_cycles
     assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
     assert f"IPU {total.busiest_ipu}" in text(page)
-
-
-@pytest.mark.slow
-def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPage) -> None:
-    called = two_stages()
-    report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
-    execution = report.execution
-    page = open_page(report, "execution", **{"from": 0, "to": max(map(int, execution.events.column("end")))})
-    unkept = {lane.name: cycles for lane in execution.lanes if (cycles := sum(gap.cycles for gap in execution.unkept(lane)))}
-    waits = {lane.name: sum(wait.cycles for wait in execution.waits(lane)) for lane in execution.lanes}
-    assert {row[0]: (row[1], row[3]) for row in rows(page, "waits by lane") if row[3]} == {
-        name: (waits[name], cycles) for name, cycles in unkept.items()
-    }
-    assert dict.fromkeys(["not recorded"], sum(unkept.values())) == {
-        kind: every for kind, _, every in rows(page, "time by kind in the window") if kind == "not recorded"
-    }
-    spans = [execution.events_of(lane) for lane in execution.lanes]
-    whole = sum(max(event.cycles_to for event in events) - events[0].cycles_from for events in spans if events)
-    share = next(each["value"] for each in values(page) if each["unit"] == "share" and "were not kept" in each["tip"])
-    assert share == pytest.approx(1 - sum(unkept.values()) / whole)
-    page.get_by_role("button", name="Show as table").click()
-    [label] = [each for each in tables(page) if each.startswith("events of")]
-    shown = {(row[0], row[5], row[6]) for row in rows(page, label) if row[1] == "not recorded"}
-    assert shown == {(lane.name, gap.cycles_from, gap.cycles_to) for lane in execution.lanes for gap in execution.unkept(lane)}
-    said = [press(page, "ArrowRight") for _ in execution.events_of(execution.lane("host"))]
-    assert sum("not recorded: the events of runs in this time were not kept, so it may have worked" in words for words in said) == 1
-    assert page.locator(".legend .swatch.unkept").count() == 1
-
-
-@pytest.mark.slow
-def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_classifier, "execution")
-    every = rows(page, "waits by lane and reason")
-    page.get_by_role("region", name="waits by lane", exact=True).get_by_role("button", name="IPU 0").click()
-    assert rows(page, "waits by lane and reason") == [row for row in every if row[0] == "IPU 0"]
-    page.get_by_role("button", name="Show all lanes").click()
-    assert rows(page, "waits by lane and reason") == every
 
 
 @pytest.mark.slow
@@ -221,21 +184,6 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     assert "from" not in state(page)
 
 
-@pytest.mark.slow
-def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_classifier, "execution")
-    execution = whole(mnist_classifier).execution
-    events = list(execution.events_of(execution.lane("host")))
-    for event in events:
-        said = press(page, "ArrowRight")
-        assert said.startswith(KIND_TEXTS[event.kind])
-        assert f"from cycle {event.cycles_from:,} to {event.cycles_to:,}" in said
-    assert "no bar behind it in host" in press(page, "ArrowRight")
-    for event in reversed(events[:-1]):
-        assert f"from cycle {event.cycles_from:,}" in press(page, "ArrowLeft")
-    assert "no bar before it in host" in press(page, "ArrowLeft")
-
-
 def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     execution = whole(mnist_classifier).execution
@@ -253,62 +201,6 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
     assert values(page, ".selection")[2]["value"] == wanted.cycles_from
     page.locator(".selection dd button").first.click()
     assert values(page, ".selection")[2]["value"] == cause.cycles_from
-
-
-@pytest.mark.slow
-def test_the_transfer_of_a_load_is_a_part_of_it(mnist_plain: Path, open_page: OpenPage) -> None:
-    """Others have a cause, and are no part of anything."""
-    page = open_page(mnist_plain, "execution")
-    execution = whole(mnist_plain).execution
-    [load, *_] = [event for event in execution.events_of(execution.lane("ipu", 0)) if event.kind == "load"]
-    said = press(page, "ArrowRight", "ArrowDown")
-    assert said.startswith("transfers")
-    assert f" to {load.cycles_to:,}" in said
-    chosen = state(page)["event"]
-    assert "its cause" not in page.inner_text(".selection")
-    assert "what it is a part of is on it" in page.inner_text(".selection")
-    said = press(page, "c")
-    assert said.startswith("Part of: loading programs")
-    assert f"from cycle {load.cycles_from:,} to {load.cycles_to:,}" in said
-    assert state(page)["event"] != chosen
-    go(page, "execution", event=chosen)
-    page.locator(".selection dd button").first.click()
-    assert "loading programs" in page.inner_text(".selection h2")
-    assert press(page, "c").startswith("Its cause: dispatches")
-    assert "part of" not in page.inner_text(".selection")
-    assert "its cause" in page.inner_text(".selection")
-
-
-@pytest.mark.slow
-def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> None:
-    page = open_page(pipeline, "execution")
-    pieces = whole(pipeline).execution.critical_path().pieces
-    for number, piece in enumerate(pieces[:12], 1):
-        said = press(page, "]")
-        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {KIND_TEXTS[piece.event.kind]}")
-        assert f"from cycle {piece.event.cycles_from:,} to {piece.event.cycles_to:,}" in said
-    assert press(page, "p") == "critical path hidden"
-    assert state(page)["path"] == "0"
-
-
-@pytest.mark.slow
-def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
-    execution = whole(mnist_plain).execution
-    every = [event for lane in execution.lanes for event in execution.events_of(lane)]
-    begin, end = min(event.cycles_to for event in every), max(event.cycles_from for event in every) - 1
-    page = open_page(mnist_plain, "execution", **{"from": begin + 1, "to": end})
-    page.get_by_role("button", name="Show as table").click()
-    [label] = [each for each in tables(page) if each.startswith("events of")]
-    inside = [event for event in every if event.cycles_to >= begin + 1 and event.cycles_from <= end]
-    found = rows(page, label)
-    assert 0 < len(found) < len(every)
-    assert sorted((row[0], row[1], *row[5:]) for row in found) == sorted(
-        (event.lane.name, KIND_TEXTS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
-    )
-    page.get_by_role("button", name="compute", exact=True).click()
-    settled(page)
-    assert {row[1] for row in rows(page, label)} == {row[1] for row in found} - {"compute"}
-    assert state(page)["kinds"] == "compute"
 
 
 @pytest.mark.slow
@@ -344,56 +236,6 @@ def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path
     assert found(task).endswith(" found")
     assert found("no such thing") == "nothing is called “no such thing”"
     assert found("") == ""
-
-
-@pytest.mark.slow
-def test_search_finds_a_step_inside_of_a_run(open_page: OpenPage) -> None:
-    page = open_page(steps_of("everything"), "execution")
-    page.get_by_role("searchbox").first.fill("all-reduce")
-    page.get_by_role("searchbox").first.press("Enter")
-    assert page.locator(".search [role=status]").inner_text().startswith("1 of ")
-    assert " · everything on IPU " in page.locator("#main figure .live").inner_text()
-
-
-@pytest.mark.slow
-def test_three_tabs_are_enough_for_the_picture_and_arrows_go_through_a_legend(mnist_plain: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_plain, "execution", alone=True)
-    for key in ("Tab", "Tab", "Enter"):
-        page.keyboard.press(key)
-    assert page.evaluate("document.activeElement === document.querySelector('#main canvas[role=application]')")
-    assert page.locator(".filters button[tabindex='0']").count() == page.locator(".filters [role=toolbar]").count() == 2
-    buttons = page.locator(".filters [role=toolbar]").first.locator("button")
-    buttons.first.focus()
-    page.keyboard.press("ArrowRight")
-    assert buttons.nth(1).evaluate("each => each === document.activeElement && each.tabIndex === 0")
-    page.keyboard.press("End")
-    assert buttons.last.evaluate("each => each === document.activeElement")
-    page.keyboard.press("ArrowRight")
-    assert buttons.first.evaluate("each => each === document.activeElement")
-    go(page, "findings")
-    assert page.locator("#to-picture").evaluate("each => each.hidden") == (page.locator("#main figure canvas").count() == 0)
-
-
-@pytest.mark.slow
-def test_all_keys_below_the_timeline_hold_and_none_scrolls_the_page(mnist_plain: Path, open_page: OpenPage) -> None:
-    page = open_page(mnist_plain, "execution", height=500)
-    keys = page.locator("figcaption .keys").inner_text()
-    named = {"←": "ArrowLeft", "→": "ArrowRight", "↑": "ArrowUp", "↓": "ArrowDown", "\N{MINUS SIGN}": "-"}
-    words = [named.get(word, word) for word in re.split(r"[ ,.]+", keys.partition("Drag")[0])]
-    listed = [
-        word
-        for word in words
-        if word in {*named.values(), "+", "[", "]", "Home", "End", "Enter", "Escape", "PageUp", "PageDown"} or re.fullmatch("[A-Z]", word)
-    ]
-    assert len(listed) == 20
-    send = "canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }))"
-    taken = timeline(page).evaluate(f"(canvas, keys) => keys.filter((key) => {send})", listed)
-    assert taken == []
-    press(page, "w", "w", "End")
-    assert int(state(page)["to"]) >= max(
-        event.cycles_to for lane in whole(mnist_plain).execution.lanes for event in whole(mnist_plain).execution.events_of(lane)
-    )
-    assert page.evaluate("scrollY") == 0
 
 
 def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenPage) -> None:

@@ -12,12 +12,10 @@ from playwright.sync_api import Page
 
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import go, rows, text, values, wait_for
+from tests.page.pages import rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import journaled, liveness, two_stages
 from tilestep.advice import Finding, Gain, Line, Other, Steady, Together
-from tilestep.figures.quantities import bytes_text
 from tilestep.figures.reader import Report
-from tilestep.recording.container import Builder
 from tilestep.recording.tables import json_text
 from tilestep.views.page.terms import TERMS
 
@@ -75,16 +73,6 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     assert "see Operations of this line" in text(page)
 
 
-@pytest.mark.slow
-def test_a_member_of_a_group_that_brings_its_code_has_loading_without_a_load(open_page: OpenPage, pipeline: Path) -> None:
-    page, report = open_page(pipeline, "findings"), tilestep.open_report(pipeline)
-    events = [event for lane in report.execution.lanes for event in report.execution.events_of(lane) if event.kind == "load"]
-    brought = {report.compilation.programs[event.program].name for event in events}
-    shown = rows(page, "programs")
-    assert {name.partition(" #")[0] for name, *_, loading, _ in shown if loading} == brought
-    assert any(loading and not loads for _, _, loads, _, loading, _ in shown)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mnist_plain", pytest.param("mnist_classifier", marks=pytest.mark.slow), "pipeline"])
 def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
@@ -109,45 +97,7 @@ def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.Fixtu
         wait_for(page, "findings")
 
 
-@pytest.mark.slow
-def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "findings")
-    page.locator(".findings > li").first.get_by_text("see Execution").click()
-    wait_for(page, "execution")
-    shown = page.locator(".filters ul").first.locator("button[aria-pressed=true]").all_inner_texts()
-    assert shown == ["arguments in"]
-    assert page.input_value("input[type=search]") == "jit_update"
-
-
 TIP = "() => [document.activeElement.textContent, document.getElementById('tip').textContent.split('\\n')]"
-
-
-@pytest.mark.slow
-def test_the_numbers_of_a_finding_are_one_stop_and_arrow_keys_go_between_them(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "findings")
-    steady = page.locator(".steady [data-tip]")
-    assert steady.count() > 2
-    first = page.locator(".findings > li").first.locator("[data-tip]")
-    page.focus(".steady [data-tip][tabindex='0']")
-    seen = [page.evaluate(TIP)]
-    for _ in range(steady.count()):  # once more than there are others
-        page.keyboard.press("ArrowRight")
-        seen.append(page.evaluate(TIP))
-    assert [text for text, _ in seen[:-1]] == steady.all_text_contents()
-    assert [tip[0] for _, tip in seen[:-1]] == steady.evaluate_all("all => all.map((each) => each.dataset.tip)")
-    assert {tip[1] for _, tip in seen} == {"← → to the others here"}
-    assert seen[-1] == seen[-2], "the last one stays"
-    page.keyboard.press("Tab")
-    assert first.evaluate_all("all => all.indexOf(document.activeElement)") == 0, "one stop each"
-    page.keyboard.press("Shift+Tab")
-    assert page.evaluate(TIP) == seen[-1], "it is where it was"
-    page.keyboard.press("ArrowLeft")
-    assert page.evaluate(TIP) == seen[-3]
-    times = page.locator(".bar-table tbody td:nth-of-type(1) .value")
-    page.focus(".bar-table [data-tip][tabindex='0']")
-    page.keyboard.press("ArrowDown")
-    assert times.evaluate_all("all => all.indexOf(document.activeElement)") == 1, "a column of a table"
-    assert page.evaluate(TIP)[1][-1] == "← → ↑ ↓ to the others here"
 
 
 def test_what_is_explained_alone_names_no_keys(open_page: OpenPage) -> None:
@@ -208,66 +158,12 @@ def test_what_counts_behind_others_alone_saves_nothing_by_itself(open_page: Open
     assert shown["said"][0] == str(gain) == "saves nothing by itself; after 1: 25 % of the time that is left"
 
 
-class Replaced:
-    """A recording with another text."""
-
-    def __init__(self, tables: Any, name: str, text: str) -> None:
-        self._tables, self._name, self._text = tables, name, text
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tables, name)
-
-    def text(self, name: str) -> str:
-        return self._text if name == self._name else self._tables.text(name)
-
-
-@pytest.mark.slow
-def test_a_finding_about_a_group_leads_to_its_largest_program_and_what_the_group_needs(open_page: OpenPage, pipeline: Path) -> None:
-    report = tilestep.open_report(pipeline)
-    (group,) = [group for group in report.profile["groups"] if not group["name"].endswith("first state")]
-    finding = Finding(kind="memory", text=f"program group '{group['name']}' on IPU {group['ipu']} does not fit.", urgent=True)
-    profile = {**report.profile, "findings": [finding.as_document()]}
-    builder = Builder(kind="run")
-    builder.put_json("profile", profile)
-    tables: Any = Replaced(report.tables, "profile", builder.tables().text("profile"))
-    page = open_page(Report(tables), "findings")
-    go(page, "memory")
-    assert f"needs {bytes_text(group['peak_tile_bytes'])} of" in page.inner_text("p.group"), "without a choice it shows what is fullest"
-    go(page, "findings")
-    page.get_by_text("see Memory").click()
-    wait_for(page, "memory")
-    members = [each for each in report.compilation.programs if each.group == group["name"] and each.name in group["programs"]]
-    largest = max(members, key=lambda program: program.planned.memory.peak_bytes)
-    assert largest.name in page.inner_text(".fullest")
-    assert f"The programs of program group '{group['name']}' share the tiles of IPU {group['ipu']}. " in page.inner_text("p.group")
-    assert values(page, "p.group")[0]["value"] == group["peak_tile_bytes"]
-    alone = next(each for each in report.compilation.programs if each.group == group["name"] and each not in members)
-    page.evaluate("row => { location.hash = `memory?program=${row}`; }", alone.row)
-    page.wait_for_function("name => document.querySelector('.fullest')?.textContent.includes(name)", arg=alone.name)
-    assert page.query_selector_all("p.group") == []
-
-
 def test_a_finding_of_several_lines_has_all(open_page: OpenPage) -> None:
     lines = [Line(file="/home/me/train.py", number=number) for number in (3, 9)]
     finding = Finding(kind="halves", text="t", edit="use halves", line=lines[0], shares=((lines[0], 0.75), (lines[1], 0.25)))
     page = open_page(said(finding), "findings")
     assert page.locator(".others li").all_inner_texts() == ["train.py:3 75 %", "train.py:9 25 %"]
     assert "train.py:3 and 1 other line" in page.inner_text(".findings")
-
-
-@pytest.mark.slow
-def test_how_a_gain_is_known_stands_beside_it(open_page: OpenPage) -> None:
-    hows = ("replayed", "within 2 %", "about")
-    gains = [Gain(cycles=10, share=0.1, seconds=1e-5, how=how, basis="of the last runs") for how in hows]
-    page = open_page(said(*(Finding(kind="idle", text="t", edit=gain.how, gain=gain) for gain in gains)), "findings")
-    told = page.locator(".gain").all_inner_texts()
-    assert [each.startswith("saves about") for each in told] == [False, False, True]
-    assert ["within 2 %" in each for each in told] == [False, True, False]
-    assert all("of the last runs" in each for each in told)
-    tips = [each["tip"] for each in values(page, ".gain") if each["unit"] == "share"]
-    assert "the gain is exact" in tips[0]
-    assert "may differ by 2 %" in tips[1]
-    assert "An estimate" in tips[2]
 
 
 @pytest.mark.slow

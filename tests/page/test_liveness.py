@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.pages import address, rows, settled, values, wait_for
+from tests.page.pages import rows, values
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
-from tilestep.figures.reader import Report, open_report
+from tilestep.figures.reader import Report
 from tilestep.figures.reader.memory import MemoryReport
 
 CANVAS = "canvas[aria-label*='at each step']"
@@ -45,17 +44,6 @@ def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page
 
 
 @pytest.mark.slow
-def test_it_says_which_steps_are_none_of_the_program(open_page: Any, mnist_classifier: Any) -> None:
-    program = open_report(mnist_classifier).compilation.main
-    others = Counter(step.name for step in program.memory.liveness) - Counter(leaf.name for leaf in program.leaves)
-    assert (others.pop("program start"), others.pop("program end")) == (1, 1)
-    assert all(times == 2 for times in others.values())  # loops and branches
-    page = open_page(mnist_classifier, "liveness")
-    said = "Step 0 is the start of the program and the last is its end; loops and branches have steps for both, too."
-    assert said in page.inner_text("#main")
-
-
-@pytest.mark.slow
 def test_categories_add_up_to_the_total(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory
@@ -67,24 +55,6 @@ def test_categories_add_up_to_the_total(open_page: Any) -> None:
         expected = [code, *(parts.get(name, 0) for name in ("resident", "constant", "argument", "result", "temporary"))]
         assert row[2:8] == expected
         assert row[8] == sum(expected)
-
-
-@pytest.mark.slow
-def test_keys_and_clicks_choose_a_step(open_page: Any) -> None:
-    page = open_page(one(), "liveness", on="all")
-    canvas = page.locator(CANVAS)
-    canvas.focus()
-    for key in ("Home", "ArrowRight", "End", "ArrowLeft", "PageUp", "ArrowRight"):
-        page.keyboard.press(key)
-    settled(page)  # lists that take long to draw are drawn a moment later
-    assert address(page) == "#liveness?on=all&tick=6"
-    page.reload()
-    wait_for(page, "liveness")
-    assert page.input_value("input[type=number] >> nth=0") == "6"
-    box = canvas.bounding_box()
-    assert box is not None
-    canvas.click(position={"x": 76 + 3.5 * (box["width"] - 76 - 14) / 8, "y": 100})
-    assert address(page) == "#liveness?on=all&tick=3"
 
 
 def test_the_head_names_the_peak(open_page: Any) -> None:

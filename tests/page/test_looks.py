@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
-from tests.page.conftest import OpenPage
-from tests.page.pages import wait_for
 from tilestep.views.page.assets import asset
 from tilestep.views.page.modules import joined
 
@@ -40,14 +37,6 @@ ENTRY = """
 import * as colors from "./core/colors.js";
 Object.assign(window, { colors });
 """
-HEAR = """() => {
-    window.drawn = [];
-    const old = CanvasRenderingContext2D.prototype.fillText;
-    CanvasRenderingContext2D.prototype.fillText = function (words, ...rest) {
-        window.drawn.push(words.replace(/[\\u2068\\u2069]/g, ""));
-        return old.call(this, words, ...rest);
-    };
-}"""
 
 
 def seen(color: str, vision: str) -> Color:
@@ -143,64 +132,3 @@ def test_neighbours_of_a_series_differ_in_hatch_and_color(blank: Page) -> None:
     found = blank.evaluate("[...Array(56).keys()].map((place) => colors.lookAt(place))")
     assert len({(each["color"], each["hatch"]) for each in found}) == 56
     assert all(one["color"] != other["color"] and one["hatch"] != other["hatch"] for one, other in pairwise(found))
-
-
-@pytest.mark.slow
-def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "execution", width=700)
-    canvas = page.locator("#main canvas[role=application]")
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 20, box["y"] + 30)
-    expect(page.locator("#tip")).to_have_text("host")
-
-
-@pytest.mark.slow
-def test_words_stand_in_the_first_bar_of_each_lane(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "execution")
-    page.evaluate(HEAR)
-    page.locator("#main canvas[role=application]").focus()
-    page.keyboard.press("Home")
-    page.wait_for_function("() => drawn.length > 9")
-    drawn = page.evaluate("drawn")
-    assert sum(each.startswith("loading programs · ") for each in drawn) >= sum(bool(re.fullmatch(r"IPU \d", each)) for each in drawn)
-
-
-@pytest.mark.slow
-def test_another_view_begins_at_its_top(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "memory")
-    page.evaluate("scrollTo(0, 2000)")
-    page.click("nav a[data-view=liveness]")
-    wait_for(page, "liveness")
-    assert page.evaluate("scrollY") == 0
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('#main input[type=search]'), '::placeholder').color") == "rgb(89, 98, 109)"
-    ), "faint"
-
-
-@pytest.mark.slow
-def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "pipeline", color_scheme="dark")
-    swatch = """() => [...document.querySelectorAll(".legend li")]
-        .find((each) => each.textContent === "has nothing more to do").querySelector("canvas").toDataURL()"""
-    dark = page.evaluate(swatch)
-    page.emulate_media(media="print")
-    page.wait_for_function(f"(dark) => ({swatch})() !== dark", arg=dark)
-    paper = page.evaluate(swatch)
-    page.emulate_media(media="screen")
-    page.wait_for_function(f"(dark) => ({swatch})() === dark", arg=dark)
-    page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"(paper) => ({swatch})() === paper", arg=paper)
-
-
-@pytest.mark.slow
-def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "findings")
-    for width in (1400, 700):
-        page.set_viewport_size({"width": width, "height": 900})
-        squeezed = page.evaluate(
-            """() => [...document.querySelectorAll("#main canvas.bar")]
-                .filter((bar) => getComputedStyle(bar).objectFit !== "none" || bar.width < bar.clientWidth - 1).length"""
-        )
-        assert squeezed == 0

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, go, rows, text, values, wait_for
+from tests.page.pages import rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import report_of, step
 from tests.unit.sim.toy import collective, program
 from tilestep.figures.reader import OnTileExecute, Report, open_report
@@ -74,16 +74,6 @@ def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_pl
             assert row["of peak"] == pytest.approx(float(str(row["flop/s"])) / peak, rel=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("group", "column", "key"), [("family", "family", "family"), ("line", "line", "line"), ("scope", "operation", "scope")]
-)
-def test_groups_add_up_as_in_the_rows(open_page: OpenPage, mnist_plain: Path, group: str, column: str, key: str) -> None:
-    shown = table(open_page(mnist_plain, "operations", group=group))
-    assert {row[column]: row["time"] for row in shown} == dict(of_kind(open_report(mnist_plain), group))
-    assert sum(float(str(row["share"])) for row in shown) == pytest.approx(1)
-
-
 def test_rows_are_lines_at_first_and_a_line_leads_to_its_steps_and_its_source(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations", width=1366, height=768)
     lines = of_kind(open_report(mnist_plain), "line")
@@ -134,44 +124,6 @@ def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: s
 
 
 @pytest.mark.slow
-def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mnist_plain: Path) -> None:
-    report = open_report(mnist_plain)
-    [compiled] = report.compilation.programs
-    page = open_page(mnist_plain, "operations", group="none")
-    overhead, sync = report.target.machine.ipu.superstep_overhead_cycles, report.target.machine.ipu.sync_cycles
-    of_each = {re.sub(r"[.\d]+$", "", total.leaf.name): total for total in leaf_totals(compiled)}  # of each operation, one
-    assert len(of_each) > 5
-    for total in of_each.values():
-        go(page, "operations", group="none", operation=f"0 {total.leaf.leaf}")
-        said = page.locator(".verdict")
-        limit, cycles = said.get_attribute("data-limit"), int(said.get_attribute("data-cycles") or 0)
-        of_one = cycles // total.executions
-        assert total.leaf.cycles is not None
-        assert ("a tile can take 4, or 8 where" in said.inner_text()) == ("the busiest tile receives" in said.inner_text())
-        words = said.inner_text()
-        if "fixed cost" in words:  # the column has both as sync
-            assert re.search("(?<!rest of )sync [0-9]", words) is None
-        else:
-            assert "of sync" not in words
-        fixed = total.leaf.superstep.overhead_cycles
-        if limit in ("overhead", "sync"):  # so many supersteps, and at most a sync for each
-            assert of_one == (fixed if limit == "overhead" else total.leaf.cycles.sync - fixed)
-            assert fixed % overhead == 0
-            assert (total.leaf.cycles.sync - fixed) % sync == 0
-            assert total.leaf.cycles.sync - fixed <= fixed // overhead * sync
-        else:
-            assert of_one == getattr(total.leaf.cycles, limit or "")
-        assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
-    go(
-        page,
-        "operations",
-        group="none",
-        operation=f"0 {max(leaf_totals(compiled), key=lambda total: total.cycles.total).leaf.leaf}",
-    )
-    assert ", the rest of sync " in page.inner_text(".verdict")
-
-
-@pytest.mark.slow
 def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:
     reduce = collective("all-reduce", 40_000, ((0, 1),))
     call = HostCall(name="call", scope="jit(f)/callback", bytes_to_host=70_000, bytes_from_host=3)
@@ -182,14 +134,6 @@ def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> N
     assert "Exchange between IPUs limits it: " in page.locator(".verdict").inner_text()
     page = open_page(report, "operations", group="none", family="host call")
     assert "Transfers to and from the host limit it: " in page.locator(".verdict").inner_text()
-
-
-@pytest.mark.slow
-def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations", group="none")
-    page.get_by_role("region", name="operations").get_by_role("button", name="reduce_sum").first.click()
-    expect(page.locator(".verdict")).to_contain_text("reduce_sum")
-    assert "operation=" in address(page)
 
 
 @pytest.mark.slow

@@ -51,50 +51,12 @@ def stages_column(page: Page, name: str) -> int:
     return heads.index(name)
 
 
-@pytest.mark.slow
-def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "pipeline")
-    drawn, happened = page.locator("#main .legend").all_inner_texts()[:2]
-    assert "forward and backward (FB)" in drawn
-    assert "forward and backward (FB)" in happened
-    assert "a program that is both takes two" in text(page)
-    for number in range(2):
-        page.locator("#main figure").nth(number).get_by_role("button", name="Show as table").click()
-    schedule, label = (next(each for each in tables(page) if each.startswith(begin)) for begin in ("schedule of", "what happened"))
-    kinds = {(row[2], row[3]) for row in rows(page, schedule)}
-    assert ("FB0", "forward and backward") in kinds
-    assert {task for task, _ in kinds} == {row[1] for row in rows(page, label) if row[1]}, "the schedule is of what happened"
-    looks = {(row[1], row[2]) for row in rows(page, label) if row[1]}
-    assert ("FB0", "forward and backward (FB)") in looks
-    assert ("F0", "forward (F)") in looks
-    assert ("FB0", "forward (F)") not in looks
-
-
 def test_forward_and_backward_apart_are_drawn_apart(open_page: OpenPage) -> None:
     page = open_page(ran(grouped(2, 4)), "pipeline")
     page.locator("#main figure").first.get_by_role("button", name="Show as table").click()
     (label,) = [each for each in tables(page) if each.startswith("schedule of")]
     assert {row[2] for row in rows(page, label)} == {*(f"{letter}{microbatch}" for letter in "FB" for microbatch in range(4)), "U"}
     assert "a program that is both" not in text(page)
-
-
-@pytest.mark.slow
-def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "pipeline")
-    page.locator("#main figure > canvas").first.focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    said = page.locator("#main figure .live").first.inner_text()
-    assert "microbatch 1" in said
-    assert "stage 0" in said
-    assert "task=" in address(page)
-    page.locator("#main figure > canvas").nth(1).focus()
-    for _ in range(2):
-        page.keyboard.press("ArrowDown")
-    assert (
-        "waits" in page.locator("#main figure .live").nth(1).inner_text()
-        or "stage" in page.locator("#main figure .live").nth(1).inner_text()
-    )
 
 
 @pytest.mark.slow

@@ -12,11 +12,8 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import text, values
 from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
-from tilestep.figures.reader import Report, open_report
+from tilestep.figures.reader import Report
 from tilestep.figures.rows import step_rows
-from tilestep.plan.steps import Loop, Series
-
-TIMES = "\u00d7"
 
 
 def items(page: Page) -> list[dict[str, Any]]:
@@ -29,20 +26,6 @@ def items(page: Page) -> list[dict[str, Any]]:
             cycles: Number(row.children[1].dataset.value ?? 0),
         }))"""
     )
-
-
-def many(leaves: int) -> Report:
-    """A program of loops with so many steps in all."""
-    loops = [
-        Loop(
-            name=f"loop{number}",
-            scope=f"jit(f)/layer_{number}/while",
-            body=Series(nodes=tuple(step(f"s{number}.{place}", f"jit(f)/layer_{number}/op_{place}", 1 + place) for place in range(100))),
-            trips=3,
-        )
-        for number in range(leaves // 100)
-    ]
-    return report_of(program(*loops, name="large"))
 
 
 def test_the_way_to_the_most_costly_step_is_open(open_page: OpenPage) -> None:
@@ -69,20 +52,6 @@ def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
     shown = items(page)
     assert shown[0]["cycles"] == total / 2
     assert sum(item["cycles"] for item in shown if item["expanded"] is None) == total / 2
-
-
-@pytest.mark.slow
-def test_counted_trips_and_arms_are_said(open_page: OpenPage) -> None:
-    called, counts = everything()
-    page = open_page(report_of(called, runs=2, counts=counts), "program")
-    page.get_by_role("button", name="Open all").click()
-    words = "\n".join(item["words"] for item in items(page))
-    assert f"{TIMES} 4" in words
-    assert "6 trips counted in all runs" in words
-    assert "taken 8 times in all runs" in words
-    assert "not counted: the dearest arm is assumed" in words
-    assert "not counted: assumed never to be taken" in words
-    assert "never runs" in words
 
 
 @pytest.mark.slow
@@ -114,61 +83,6 @@ def test_keys_follow_the_pattern_of_trees(open_page: OpenPage) -> None:
     assert {"to the host", "from the host"} <= set(page.locator(".node-panel th").all_inner_texts())
 
 
-@pytest.mark.slow
-def test_search_opens_the_way_to_each_match(open_page: OpenPage) -> None:
-    page = open_page(many(1000), "program")
-    page.get_by_role("button", name="Close all").click()
-    page.get_by_label("search in the tree").fill("op_42")
-    expect(page.locator(".controls [role=status]")).to_contain_text("10 of 1,011 nodes")
-    assert page.locator(".tree-row mark").first.inner_text() == "op_42"
-    assert page.locator(".tree-row.match").count() >= 1
-
-
-@pytest.mark.slow
-def test_the_panel_has_the_steps_figures(open_page: OpenPage, mnist_plain: Path) -> None:
-    [compiled] = open_report(mnist_plain).compilation.programs
-    leaf = max(compiled.leaves, key=lambda leaf: leaf.cycles.total if leaf.cycles else 0)
-    page = open_page(mnist_plain, "program", leaf=leaf.leaf)
-    panel = page.inner_text(".node-panel")
-    shown = [found["value"] for found in values(page, ".node-panel")]
-    assert leaf.cycles is not None
-    superstep = getattr(leaf, "superstep")  # noqa: B009  # of a leaf that is a superstep
-    assert leaf.scope in panel
-    assert superstep.codelet.strip() in panel
-    for figure in (
-        leaf.cycles.total,
-        leaf.cycles.compute,
-        superstep.flops,
-        superstep.exchange_bytes,
-        superstep.temporary_tile_bytes,
-        superstep.codelet_bytes,
-    ):
-        assert figure in shown
-
-
-@pytest.mark.slow
-def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "program")
-    heads = page.locator(".tree-row.head > span")
-    cut = "() => [...document.querySelectorAll('.tree-row.head > span')].filter((each) => each.scrollWidth > each.clientWidth).length"
-    wide = "() => { const { scrollWidth, clientWidth } = document.querySelector('.scroller.tree'); return scrollWidth > clientWidth; }"
-    for width, missing in (
-        (1600, ""),
-        (1400, "flop and exchange bytes"),
-        (1100, ""),
-        (900, "flop and exchange bytes"),
-        (600, "executions, flop,"),
-    ):
-        page.set_viewport_size({"width": width, "height": 900})
-        said = "".join(each.inner_text() for each in page.locator(".no-room").all() if each.is_visible())
-        assert said.startswith(f"There is no room here for {missing}" if missing else said[:0])
-        assert bool(said) == bool(missing), width
-        shown = [each.inner_text().replace("\n", " ") for each in heads.all() if each.is_visible()]
-        assert ("flop" in shown) == (not missing)
-        assert not page.evaluate(cut), (width, shown)
-        assert not page.evaluate(wide), width
-
-
 def test_a_line_without_room_keeps_its_number(open_page: OpenPage, out_of_memory: Path) -> None:
     page = open_page(out_of_memory, "program", width=1366)
     link = page.locator(".tree-row .line > a").last
@@ -184,28 +98,6 @@ def test_a_line_without_room_keeps_its_number(open_page: OpenPage, out_of_memory
     )
     assert places[:4] == sorted(places[:4])
     assert places[4] < places[0]  # it has no room
-
-
-@pytest.mark.slow
-def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage) -> None:
-    page = open_page(many(2000), "program")
-    page.get_by_role("button", name="Open all").click()
-    page.locator("[role=treeitem]").first.focus()
-    counts = page.evaluate(
-        """async () => {
-            const scroller = document.querySelector(".scroller.tree");
-            const counts = [];
-            for (let at = 0; at < 8; at++) {
-                scroller.scrollTop = at * 5000;
-                scroller.dispatchEvent(new Event("scroll"));
-                await new Promise(requestAnimationFrame);
-                counts.push(document.querySelectorAll("[role=treeitem]").length);
-            }
-            return counts;
-        }"""
-    )
-    assert 10 < min(counts) <= max(counts) < 100
-    assert page.evaluate("document.activeElement.role") == "treeitem", "what has the focus keeps it out of sight"
 
 
 def test_a_program_without_a_tree_says_so(open_page: OpenPage, empty: Path) -> None:

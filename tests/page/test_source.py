@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, rows, text, values
+from tests.page.pages import rows, text, values
 from tests.unit.figures.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.views.page.test_source import Changed
 from tilestep.figures.reader import Report, open_report
@@ -79,37 +78,6 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
 
 
 @pytest.mark.slow
-def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "source")
-    assert "some of which may run at once" in page.inner_text(".answer")
-    assert "the rest is" not in page.inner_text(".answer")
-    assert "programs added up" in page.inner_text(".answer")
-
-
-@pytest.mark.slow
-def test_without_lines_of_calls_it_says_nothing_of_loads_and_transfers(open_page: OpenPage) -> None:
-    page = open_page(with_code(), "source")
-    assert "load and transfer" not in text(page)
-    assert page.locator(".code-grid.moved").count() == 0
-
-
-@pytest.mark.slow
-def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "source")
-    page.locator(".code-row[tabindex='0']").focus()
-    page.keyboard.press("Home")
-    page.keyboard.press("n")
-    first = min(line for line, found in by_line(open_report(mnist_plain)).items() if sum(row.cycles for row in found))
-    page.keyboard.press("Enter")
-    chosen = page.locator(".line-panel h3")
-    expect(chosen).to_contain_text("mnist_plain.py:")
-    number = int(chosen.inner_text().split(":")[1].split()[0])
-    assert number <= first
-    expect(page.locator(".code-row[aria-selected=true] .number")).to_have_text(str(number))
-    assert f"line={number}" in address(page)
-
-
-@pytest.mark.slow
 def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mnist_plain: Path) -> None:
     theirs = by_line(open_report(mnist_plain))
     line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
@@ -124,18 +92,6 @@ def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mni
     ]
     assert "← loss:" in page.inner_text(".callers")
     assert "cli" not in page.inner_text(".callers")
-
-
-@pytest.mark.slow
-def test_search_finds_lines_and_goes_to_the_next(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "source")
-    [code] = [code for path, code in json.loads(open_report(mnist_plain).tables.text("sources")).items() if path.endswith("mnist_plain.py")]
-    field = page.get_by_label("search in the code")
-    field.fill("jax.nn")
-    expect(page.locator(".source-code [role=status]")).to_contain_text(f"{sum('jax.nn' in line for line in code.splitlines())} lines")
-    assert "jax.nn" in page.locator(".code-row mark").all_inner_texts()
-    field.press("Enter")
-    expect(page.locator(".source-code [role=status]")).to_contain_text("line ")
 
 
 def test_without_code_the_lines_stand_in_a_table(open_page: OpenPage) -> None:
@@ -153,8 +109,3 @@ def test_a_long_path_is_cut_at_its_front(open_page: OpenPage) -> None:
     [name] = open_page(report, "source").locator(".choice option").first.all_inner_texts()
     assert name.startswith("…")
     assert "/train.py (" in name
-
-
-@pytest.mark.slow
-def test_a_recording_in_which_nothing_ran_says_so(open_page: OpenPage, empty: Path) -> None:
-    assert "no programs" in text(open_page(empty, "source"))
