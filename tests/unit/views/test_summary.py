@@ -41,43 +41,15 @@ def sized(called: Program, peak_bytes: int) -> Program:
     return replace(called, memory=memory)
 
 
-def test_loads_that_dominate_come_with_the_way_out(host: Host) -> None:
-    f, g = program(superstep(5), name="f"), program(superstep(5), name="g")
-    for _ in range(4):
-        host.run(f)
-        host.run(g)
-    assert re.fullmatch(
-        r"8 program loads took 9\d % of emulated time: an IPU keeps one program and switching reloads\. Most loads: f \(4\), g \(4\)\. "
-        r"Put them into one jitted function\.",
-        told(host)["loads"],
-    )
-
-
 def test_many_programs_that_load_once_are_told_apart_from_switching(host: Host) -> None:
     for index in range(6):
         host.run(program(superstep(5), name=f"op{index}"))
     assert "Each function is a program of its own." in told(host)["fixed"]
 
 
-def test_the_one_load_of_a_short_program_is_explained(host: Host) -> None:
-    host.run(program(superstep(5)))
-    assert told(host)["fixed"].endswith("a program is loaded once and pays for it by running often; f ran once.")
-
-
 def test_loads_that_do_not_matter_are_not_mentioned(host: Host) -> None:
     host.run(program(superstep(100_000)))
     assert "loads" not in told(host)
-
-
-def test_a_state_that_goes_round_should_be_donated(host: Host) -> None:
-    step = program(superstep(5), name="step", takes=(2048,), gives=(2048,))
-    state = host.put(2048)
-    for _ in range(3):
-        [state] = host.run(step, state)
-    assert told(host)["donation"] == (
-        "step streams a0 u8[2048] in at every call (2.00 KiB each time) though it is its own earlier result: "
-        "donate it (donate_argnums) and it stays on the IPU."
-    )
 
 
 def test_weights_that_stream_at_each_call_can_stay(host: Host) -> None:
@@ -89,16 +61,6 @@ def test_weights_that_stream_at_each_call_can_stay(host: Host) -> None:
         "predict streams a0 u8[2048], a1 u8[1024] in at every call (3.00 KiB each time) with the same values: "
         "return them unchanged and donate them, and they stay on the IPU."
     )
-
-
-def test_of_many_programs_that_stream_in_again_the_largest_are_named(host: Host) -> None:
-    values = {size: host.put(size) for size in (80, 160, 320, 640, 1280)}
-    programs = {size: program(superstep(5), name=f"read{size}", takes=(size,), gives=(4,)) for size in values}
-    for size, value in values.items():
-        for _ in range(30):
-            host.run(programs[size], value)
-    texts = [finding.text for finding in findings(profile_of(host)) if finding.kind == "donation"]
-    assert [text.split()[0] for text in texts] == ["read1280", "read640", "read320"]
 
 
 def test_donated_and_fresh_arguments_are_left_alone(host: Host) -> None:
@@ -317,13 +279,6 @@ def test_the_summary_reads_well_at_100_columns() -> None:
     assert "jit_[red]brackets[/red]" in text  # names are not markup
     assert "\x1b" not in text
     assert not text.endswith("\n")
-
-
-@pytest.mark.slow
-def test_wide_and_colored_for_a_terminal() -> None:
-    profile = profile_of(busy_host())
-    assert "jit_train_step_with_a_very_long_name_that_goes_on" in profile.summary(width=200)
-    assert "\x1b[1m" in profile.summary(color=True)
 
 
 def test_many_programs_are_cut_short_but_counted(host: Host) -> None:

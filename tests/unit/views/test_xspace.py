@@ -17,7 +17,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.protobuf import fields
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS
 from tilestep.sim.trace import Lane, Rows
-from tilestep.views.xspace import MAX_PLANES, SessionTimeline, xspace
+from tilestep.views.xspace import SessionTimeline, xspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type .* has no __module__")  # of JAX's reader; an error would end Python 3.13
 
@@ -189,23 +189,6 @@ def test_any_name_of_a_program_is_taken(name: str) -> None:
     [plane] = parsed(xspace(timeline((0, COMPUTE, 0, 1, 0, 7), names={7: name}))).values()
     told = name.encode("utf-8", "replace").decode()
     assert [event[0] for line in plane.values() for event in line] == [f"compute ({told})" if name else "compute"]
-
-
-@pytest.mark.slow
-def test_a_large_machine_has_a_plane_for_each_ipu_machine() -> None:
-    """A trace viewer would show planes with ids from 200 as threads of the host."""
-    large = replace(machine(256), ipus_per_machine=4)
-    lanes = [Lane("ipu", ipu) for ipu in range(256)]
-    planes = parsed(xspace(timeline(*((lane, COMPUTE, 0, 1, 0, 7) for lane in range(256)), lanes=lanes, of=large)))
-    assert len(planes) == 64
-    assert list(planes["/device:CUSTOM:IPU-Machine 63 (emulated)"]) == [f"IPU {ipu} (emulated time)" for ipu in range(252, 256)]
-
-
-@pytest.mark.slow
-def test_planes_are_numbered_from_0() -> None:
-    lanes = [Lane("ipu", ipu) for ipu in range(MAX_PLANES)]
-    data = xspace(timeline(*((lane, COMPUTE, 0, 1, 0, 7) for lane in range(MAX_PLANES)), lanes=lanes, of=machine(256)))
-    assert [dict(fields(plane))[1] for _, plane in fields(data) if isinstance(plane, bytes)] == list(range(MAX_PLANES))
 
 
 def test_the_durations_of_a_simulation_are_its_cycles() -> None:

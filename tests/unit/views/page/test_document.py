@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import gc
-import hashlib
 import json
 import re
-from cProfile import Profile
 from html import unescape
 
 import pytest
 
-from tests.calls import calls_of
-from tests.unit.figures.reader.recorded import journaled, report_of, two_stages
+from tests.unit.figures.reader.recorded import report_of, two_stages
 from tests.unit.views.page.test_block import column, unpacked
-from tilestep.figures.reader import Report
-from tilestep.plan.serialized import program_of
 from tilestep.views.page import page_html
 from tilestep.views.page.sections.registry import ORIGINS, SECTIONS
 
@@ -34,26 +28,9 @@ def policy(text: str) -> dict[str, str]:
     return dict(each.split(" ", 1) for each in unescape(found).split("; "))
 
 
-def digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
     return page_html(report_of(two_stages(), runs=2))
-
-
-@pytest.mark.slow
-def test_the_policy_allows_the_pages_own_script_and_style_alone(page: str) -> None:
-    (code,) = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
-    (look,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
-    assert policy(page) == {
-        "default-src": "'none'",
-        "script-src": digest(code),
-        "style-src": digest(look),
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
 
 
 def test_nothing_in_it_names_another_place(page: str) -> None:
@@ -95,14 +72,6 @@ def test_origins_are_sentences() -> None:
 
 def test_equal_recordings_give_equal_pages(page: str) -> None:
     assert page_html(report_of(two_stages(), runs=2)) == page
-
-
-@pytest.mark.slow
-def test_the_trees_of_a_recording_are_read_once_for_its_reader_and_once_for_replays() -> None:
-    tables = journaled(two_stages(), runs=9)
-    with Profile() as calls:
-        page_html(Report(tables))
-    assert calls_of(calls, program_of) == {"trees.py": 1, "call_tables.py": 1}
 
 
 @pytest.mark.parametrize(("threshold", "within"), [(700, 100_000), (0, 0), (500_000, 500_000)])

@@ -15,15 +15,13 @@ from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.runs import RunOnIpu
 from tilestep.figures.reader.spans import WAIT, Span
 from tilestep.plan.steps import Counts
 from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS, TABLES
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections.execution import run_spans, waits
-from tilestep.views.page.sections.execution import section as package
-from tilestep.views.page.sections.execution.section import ORIGINS, execution
+from tilestep.views.page.sections.execution.section import execution
 
 
 def block_of(report: Report, **bounds: int) -> PageBlock:
@@ -321,36 +319,6 @@ def test_waits_beyond_their_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -
     assert block.json["waits_left_out"] == rows - 4
 
 
-@pytest.mark.slow
-def test_of_too_many_events_the_first_the_last_and_the_path_stay() -> None:
-    report = everything_ran(runs=40)
-    whole = Shown(block_of(report))
-    total, path = len(whole.start), len(whole.columns["path"])
-    most = total - 80
-    shown = Shown(block_of(report, most_events=most))
-    assert path < most
-    assert shown.json["events"] == total
-    assert shown.json["left_out"] == total - len(shown.start)
-    assert most - 1 <= len(shown.start) <= most
-    every = [whole.event(row) for row in range(total)]
-    kept = {shown.event(row) for row in range(len(shown.start))}
-    on_path = {whole.event(row) for row in whole.columns["path"].tolist()}
-    half = (most - path) // 2
-    by_time = sorted((event for event in every if event not in on_path), key=lambda event: event[2])
-    assert {event for event in by_time if event[2] < by_time[half - 1][2]} <= kept
-    assert {event for event in by_time if event[2] > by_time[-half][2]} <= kept
-    assert on_path <= kept
-    causes = {whole.event(row): whole.event(cause) if cause >= 0 else None for row, cause in enumerate(whole.cause)}
-    for row, cause in enumerate(shown.cause):
-        expected = causes[shown.event(row)]
-        assert (cause == -1) == (expected is None)
-        assert (cause == -2) == (expected is not None and expected not in kept)
-        if cause >= 0:
-            assert shown.event(cause) == expected
-    last: RunOnIpu = report.execution.runs[-1].ipus[0]
-    assert shown.spans(last.run.index, last.ipu) == told(list(last.spans(unrolled=True)))
-
-
 def test_runs_have_what_the_recording_says_of_them() -> None:
     called = two_stages()
     report = Report(recorded(run_of(called, runs=6), [called], runs_in_detail=2))
@@ -388,8 +356,3 @@ def test_causes_in_a_circle_are_refused() -> None:
         builder.put_text(text, tables.text(text))
     with pytest.raises(RecordingError, match="circle"):
         execution(Report(builder.tables()))
-
-
-def test_each_number_of_the_view_has_a_sentence() -> None:
-    assert package.ORIGINS is ORIGINS
-    assert all(sentence.endswith(".") for sentence in ORIGINS.values())

@@ -16,7 +16,7 @@ from tilestep.figures.reader import Report
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.assets import asset
 from tilestep.views.page.block import PageBlock, packed
-from tilestep.views.page.sections.findings import ORIGINS, findings
+from tilestep.views.page.sections.findings import findings
 
 LINE = Line(file="/home/me/train.py", number=9)
 
@@ -152,7 +152,3 @@ def test_the_rest_of_a_profile_may_be_anything() -> None:
 def test_operations_without_an_estimator_are_named_once() -> None:
     programs = [{"fallback_ops": ["topk", "sort"]}, {"fallback_ops": ["topk", 3, None]}, {"fallback_ops": 4}, 5]
     assert block_of({"programs": programs}).json["fallbacks"] == ["sort", "topk"]
-
-
-def test_every_origin_is_a_sentence() -> None:
-    assert all(text[0].isupper() and text.endswith(".") for text in ORIGINS.values())

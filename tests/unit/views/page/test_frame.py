@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -37,12 +36,6 @@ def test_a_page_is_one_attribute_whatever_it_holds() -> None:
     assert attributes["style"] == "width: 100%; height: 300px; border: 1px solid #8a939e"
 
 
-def test_its_frame_reaches_nothing_of_the_notebook() -> None:
-    [(_, attributes)] = Frames(PageFrame(html="", height=1)._repr_html_()).found
-    assert set((attributes["sandbox"] or "").split()) == {"allow-scripts", "allow-downloads"}  # not allow-same-origin
-    assert attributes["title"]
-
-
 def test_in_a_terminal_it_is_one_line() -> None:
     assert repr(PageFrame(html="x" * 1234, height=1)) == "<tilestep page, 1,234 characters: a notebook shows it>"
 
@@ -74,9 +67,3 @@ def test_what_was_not_recorded_is_not_shown() -> None:
         Recording().show()
     with pytest.raises(ValueError, match=r"name a directory, as in `with tilestep.profile\('report'\) as profile:`"):
         complete(tables=False).show()
-
-
-def test_the_page_may_ask_for_nothing() -> None:
-    head = unescape(complete(tables=True).show().html.partition("<style>")[0])
-    assert "default-src 'none'" in head
-    assert "connect-src" not in head

@@ -16,7 +16,6 @@ from tilestep.figures.rows import step_rows
 from tilestep.recording.builder import Builder
 from tilestep.recording.tables import Tables, json_text
 from tilestep.views.page.sections.comparison import comparison
-from tilestep.views.page.sections.head import head
 from tilestep.views.page.sections.registry import SECTIONS
 
 FEW = 30
@@ -144,9 +143,3 @@ def test_twice_the_programs_and_runs_need_twice_the_looks(of: Any) -> None:
         looks.append(LOOKS["elements"])
         assert all(times <= 3 for name, times in LOOKS.items() if name != "elements"), LOOKS
     assert looks[1] < 2.4 * looks[0] + 100, looks
-
-
-@pytest.mark.slow
-def test_programs_of_a_name_have_their_numbers() -> None:
-    labels = [row["label"] for row in head(Report(many(8, runs=8))).json["programs"]]
-    assert labels == ["p0 #0", "p1 #1", "p2", "p3", "p4", "p5", "p0 #6", "p1 #7"]

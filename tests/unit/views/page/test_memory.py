@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
+from tests.unit.figures.reader.recorded import everything, liveness, report_of, two_stages
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.plan import Branch, Series
@@ -15,7 +15,7 @@ from tilestep.recording.container import Builder, parse_recording, recording_byt
 from tilestep.recording.schema import CATEGORIES
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import memory as section
-from tilestep.views.page.sections.memory import ORIGINS, loops, memory
+from tilestep.views.page.sections.memory import loops, memory
 
 
 def block_of(report: Report) -> PageBlock:
@@ -84,21 +84,6 @@ def test_more_values_than_a_page_holds_are_left_out_with_a_sentence(monkeypatch:
     assert len(block.columns["life_first"]) == 0
 
 
-@pytest.mark.slow
-def test_two_programs_share_columns_and_the_fullest_is_first() -> None:
-    small, large = two_stages(), replace(two_stages(), name="large", memory=replace(two_stages().memory, peak_bytes=5000))
-    host = run_of(small)
-    host.run_on((0,), large, [[host.put(argument.size_bytes, ipu=0) for argument in large.arguments]])
-    detail = liveness()
-    tables = recorded(host, [small, large], {"two_stages": detail, "large": replace(detail, lives=detail.lives[:2])})
-    block = block_of(Report(tables))
-    programs = block.json["programs"]
-    assert [program["label"] for program in programs] == ["large", "two_stages"]
-    assert [program["lives"] for program in programs] == [[0, 2], [2, 4]]
-    assert [program["ticks"] for program in programs] == [[0, 8], [8, 8]]
-    assert block.columns["life_first"].tolist() == [0, 0, 0, 0, 3, 6]
-
-
 def test_without_programs_there_is_no_block() -> None:
     builder = Builder(kind="run")
     assert memory(Report(parse_recording(recording_bytes(builder.tables())))) is None
@@ -108,7 +93,3 @@ def test_damage_is_told() -> None:
     broken = replace(liveness(), lives=(replace(liveness().lives[0], last=7, first=7, tiles=17),))
     with pytest.raises(RecordingError, match="column tiles of lives"):
         memory(report_of(two_stages(), detail=broken))
-
-
-def test_every_origin_is_a_sentence() -> None:
-    assert all(text[0].isupper() and text.endswith(".") for text in ORIGINS.values())

@@ -142,15 +142,6 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
         assert waits.items() <= gaps.items()
 
 
-@pytest.mark.slow
-def test_no_wait_of_a_pipeline_that_lacks_runs_is_wrong() -> None:
-    full, kept = (ran(interleaved(4, 8), updates=3, runs_in_detail=most).execution for most in (1000, 2))
-    for lane in kept.lanes:
-        waits = {(wait.cycles_from, wait.cycles_to) for wait in full.waits(full.lanes[lane.index])}
-        assert {(wait.cycles_from, wait.cycles_to) for wait in kept.waits(lane)} <= waits
-    assert any(list(kept.unkept(lane)) for lane in kept.lanes)
-
-
 def test_each_load_of_parameters_is_a_task_of_its_own() -> None:
     schedule = loading_parameters(interleaved(6, 4, device_mapping=[0, 1, 0, 1, 0, 1], strict=False))
     block = pipeline(ran(schedule, updates=1))
