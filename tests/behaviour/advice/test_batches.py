@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import tilestep
 from tests.behaviour.advice.fault import dry, of_kind
-from tilestep.advice import Finding, evidence_of
+from tilestep.advice import evidence_of
 from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.edits.larger_dimension import enlarged
-from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import planned_again
 from tilestep.train import InfeedQueue, repeat
 
@@ -121,64 +119,6 @@ def test_a_larger_batch_is_the_program_that_is_called_with_one(name: str, size: 
     assert [argument.shape for argument in larger.arguments] == [argument.shape for argument in real.arguments]
 
 
-REFUSED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], dict[int, int]]] = {
-    "a parameter's dimension": (lambda w, x: x @ w, ((H, H), (H, H)), {1: 1}),
-    "a constant": (lambda w, x: x * np.arange(H * H).reshape(H, H).astype(F32) + w, ((H, H), (H, H)), {1: 0}),
-    "steps of a loop": (lambda w, x: jax.lax.scan(lambda c, at: (jnp.tanh(c @ w) + at, None), x[0], x)[0], ((H, H), (7, H, H)), {1: 0}),
-    "a dimension that is sorted": (lambda w, x: jnp.sort(x, 0) @ w, ((H, H), (16, H)), {1: 0}),
-    "one that is joined with others": (lambda w, x: jnp.concatenate([x, w]), ((H, H), (16, H)), {1: 0}),
-    "half of it": (lambda w, x: x[:8] @ w, ((H, H), (16, H)), {1: 0}),
-}
-
-
-@pytest.mark.slow
-def test_a_dimension_that_cannot_be_longer_is_refused() -> None:
-    for function, shapes, dims in REFUSED.values():
-        arguments = [np.ones(shape, F32) for shape in shapes]
-        with pytest.raises(ImpossibleEditError):
-            planned(lambda function=function, arguments=arguments: jax.jit(function)(*arguments), dims=dims)
-
-
-def told(program: Callable[[], Any]) -> list[Finding]:
-    return [finding for finding in dry(program).findings if "the batch of" in finding.edit]
-
-
-DEEP = ((H, H),) * 24
-TOLD = {
-    "as long as layers are wide": (Model(layers, DEEP, MODELS["as long as layers are wide"].batch), H),
-    "flattened with time": (Model(flattened, DEEP, MODELS["flattened with time"].batch), 2),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TOLD)
-def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
-    model, size = TOLD[name]
-    [found] = told(program_of(model, size, calls=100))
-    assert f" in place of {size}, the size of its batch" in found.text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [1, 20])
-def test_reads_that_stay_with_a_larger_batch_are_told_of(every: int) -> None:
-    """The host reads a parameter after each call, or after some."""
-    step = jax.jit(lambda params, x: [w + 1e-3 * jnp.tanh(x @ w).mean() for w in params], donate_argnums=0)
-
-    def program() -> Any:
-        params: Any = [np.ones((H, H), F32)] * 24
-        for number in range(1, 101):
-            params = step(params, np.full((2, H), number, F32))
-            if number % every == 0:
-                jax.block_until_ready(jax.device_get(params[0]))
-        return params
-
-    with tilestep.profile() as recording:
-        program()
-    [gain] = [finding.gain for finding in recording.profile.findings if "the batch of" in finding.edit]
-    assert gain is not None
-    assert gain.basis.startswith(f"for as many samples in fewer calls{' and as many reads' if every == 20 else ''}, planned")
-
-
 @pytest.mark.parametrize("calls", [11, 100])
 def test_all_together_save_no_less_of_a_step_than_one_of_them(calls: int) -> None:
     """Parameters that could be donated, and a thin batch: of 11 calls a larger one leaves too few to tell a step."""
@@ -189,23 +129,6 @@ def test_all_together_save_no_less_of_a_step_than_one_of_them(calls: int) -> Non
     assert {finding.kind for finding in found.findings} >= {"donation", "products"}
     assert (found.together.gain.step_share is None) == (calls == 11)
     assert (found.together.gain.step_share or 1) >= max(gain.step_share or 0 for gain in alone if gain is not None)
-
-
-@pytest.mark.slow
-def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:
-    """Each call brings matrices, whose dimensions are those of the weights."""
-
-    def step(weights: Any, x: Any) -> Any:
-        return [w + 1e-3 * jnp.tanh(x @ w + x) for w in weights]
-
-    def program() -> Any:
-        jitted = jax.jit(step, donate_argnums=0)
-        weights: Any = [np.ones((H, H), F32)] * 24
-        for number in range(100):
-            weights = jitted(weights, np.full((H, H), number, F32))
-        return weights
-
-    assert told(program) == []
 
 
 def epochs(size: int, *, samples: int = 1024, calls: int = 12) -> Callable[[], Any]:

@@ -101,14 +101,6 @@ def test_results_that_are_read_too_early_are_found_where_they_are_read(copied: b
     assert "is called" not in found.text
 
 
-@pytest.mark.slow
-def test_a_recording_without_lines_of_reads_says_which_line_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.pjrt.running.journal.current_line", lambda: None)
-    found = next(finding for finding in profiled(lambda: watched(copied=True)).findings if finding.edit.startswith("read results"))
-    assert found.line is not None
-    assert found.text.endswith(" The line is where jit__lambda is called.")
-
-
 def drawing() -> Any:
     return jax.random.normal(jax.random.key(1), (6, 6))
 

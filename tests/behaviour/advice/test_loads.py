@@ -346,32 +346,6 @@ def test_a_state_that_is_made_without_its_sharding_is_named(divided: bool, ipus:
     assert (" divides arrays: have them made divided (out_shardings of what makes them" in told) == (not divided)
 
 
-def decaying(*, static: bool) -> Callable[[], Any]:
-    """Steps whose size is a static argument, or an array."""
-
-    def step(weights: Any, x: Any, size: Any) -> Any:
-        return weights - size * jnp.tanh(x @ weights).mean()
-
-    def program() -> Any:
-        jitted = jax.jit(step, static_argnums=2 if static else (), donate_argnums=0)
-        weights: Any = jax.device_put(np.ones((128, 128), np.float32), jax.devices("ipu")[0])
-        for number in range(20):
-            size = 0.1 / (1 + number // 5)
-            weights = jitted(weights, np.full((64, 128), number, np.float32), size if static else np.float32(size))
-        return weights
-
-    return program
-
-
-@pytest.mark.slow
-def test_a_static_argument_that_makes_several_programs_is_found_and_worth_what_was_promised() -> None:
-    before, after = profiled(decaying(static=True)), profiled(decaying(static=False))
-    [found] = of_kind(before, "loads")
-    assert found.edit.startswith("make jit_step one program: arrays in place of static arguments")
-    assert found.gain is not None
-    assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.02)
-
-
 def test_other_shapes_and_static_arguments_are_one_edit_and_worth_what_was_promised() -> None:
     def program(*, one: bool) -> Callable[[], Any]:
         def run() -> Any:
@@ -454,43 +428,6 @@ def test_the_copy_of_a_number_is_not_said_to_be_one_of_an_array() -> None:
 def test_functions_that_are_loaded_once_are_not_told_to_be_one() -> None:
     """Nobody can act on the first load of what runs once."""
     assert of_kind(profiled(drawing("ipu")), "loads") == []
-
-
-@pytest.mark.slow
-def test_weights_that_were_made_under_a_default_device_are_trained_on_the_ipu() -> None:
-    """The advice is not to jit for the CPU: its results are committed to it, and all steps that take them run there."""
-
-    def program() -> Any:
-        draw, step = jax.jit(lambda: jnp.ones((4, 4)), backend="cpu"), jax.jit(partial(train))
-        return step(draw(), np.float32(1))
-
-    assert [found.runs for found in profiled(drawing("cpu")).programs] == [STEPS]
-    with pytest.warns(DeprecationWarning, match="backend and device argument on jit"):
-        assert profiled(program).programs == ()
-
-
-@pytest.mark.slow
-def test_a_state_that_is_committed_to_the_ipu_is_copied_to_the_cpu_that_evaluates_it() -> None:
-    """What the how-to page on performance adds to the advice."""
-
-    def program(*, copied: bool) -> Any:
-        cpu, ipu = jax.devices("cpu")[0], jax.devices("ipu")[0]
-        step, evaluate = jax.jit(partial(train), donate_argnums=0), jax.jit(partial(loss))
-
-        def steps() -> Any:
-            state: Any = jax.device_put(STATE, ipu)
-            for _ in range(STEPS):
-                state = step(state, np.float32(1))
-                with jax.default_device(cpu):
-                    evaluate(jax.device_put(state, cpu) if copied else state, np.float32(1))
-            return state
-
-        return profiled(steps)
-
-    committed, copied = program(copied=False), program(copied=True)
-    assert [found.runs for found in committed.programs] == [STEPS, STEPS]
-    assert [found.runs for found in copied.programs] == [STEPS]
-    assert copied.emulated_cycles < committed.emulated_cycles
 
 
 def test_functions_of_one_name_are_told_to_be_made_once_but_not_to_have_one_shape() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind, profiled
+from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
 from tilestep.advice import evidence_of
-from tilestep.advice.evidence import Evidence, Played, work_of
 from tilestep.advice.set_up import steady_state
-from tilestep.sim.calls import Dispatch
 from tilestep.train import Pipeline
 
 
@@ -44,19 +41,15 @@ def trained(
     width: int = 128,
     batch: int = 16,
     samples: int = 2048,
-    last: Callable[..., Any] | None = None,
     offload_activations: bool = False,
 ) -> Callable[[], Any]:
-    """The same samples, whatever the number of microbatches in a step and of samples in a microbatch.
-
-    Args: last: the layers of the last stage.
-    """
+    """The same samples, whatever the number of microbatches in a step and of samples in a microbatch."""
 
     def first(params: Any, x: Any) -> Any:
         return of_stage(params, jnp.tile(x, (1, width // 8)))
 
     def to_loss(params: Any, x: Any) -> Any:
-        return ((last or of_stage)(params, x) ** 2).mean()
+        return (of_stage(params, x) ** 2).mean()
 
     def program() -> Any:
         pipeline = Pipeline(
@@ -151,27 +144,6 @@ def test_items_of_a_step_are_those_of_all_microbatches_and_replicas(replicas: in
     assert steady.samples == 4 * replicas * 16
 
 
-@pytest.mark.slow
-def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loads and first arguments stay, also where all runs but the first are played, with the set-up of the others."""
-    played_for = Evidence.played_for
-
-    def behind_the_first(evidence: Evidence, _: int) -> Played:
-        [first, *_] = (index for index, call in enumerate(evidence.calls) if isinstance(call, Dispatch))
-        return played_for(evidence, 0, most=2 * work_of(evidence.calls[first + 1 :]))
-
-    monkeypatch.setattr(Evidence, "played_for", behind_the_first)
-    training = trained(stage, (2, 2), microbatches=8, samples=2048)
-    profile = dry(lambda: [jax.jit(stage)([np.ones((8, 8), np.float32)], np.ones((8, 8), np.float32)), training()])
-    [gain] = [found.gain for found in of_kind(profile, "products")]
-    evidence = evidence_of(profile)
-    steady = None if evidence is None else steady_state(profile, evidence)
-    assert steady is not None
-    assert gain is not None
-    assert "; of the last " in gain.basis
-    assert 0 < gain.cycles <= profile.emulated_cycles - steady.set_up_cycles < steady.set_up_cycles
-
-
 def test_a_step_of_offloaded_activations_counts_once_though_each_of_its_arrays_has_a_program() -> None:
     profile = profiled(trained(stage, (2, 2), microbatches=4, width=32, samples=16 * 4 * 8, offload_activations=True))
     evidence = evidence_of(profile)
@@ -180,22 +152,6 @@ def test_a_step_of_offloaded_activations_counts_once_though_each_of_its_arrays_h
     assert steady is not None
     assert steady.steps == 8
     assert steady.text(1e9).endswith("; 8 ran.")
-
-
-@pytest.mark.slow
-def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -> None:
-    before, after = (
-        dry(trained(stage, layers, microbatches=8, width=512, batch=256, samples=8192)) for layers in ((0, 10, 1, 1), (3,) * 4)
-    )
-    first = first_of(before)
-    assert re.fullmatch(r"cut pipeline \d+ into stages of 3, 3, 3, 3 products in place of 0, 10, 1, 1", first.edit)
-    assert first.gain is not None
-    assert first.gain.step_cycles is not None
-    assert before.steady is not None
-    assert after.steady is not None
-    assert "what the longest stage streams gets less as well" in first.gain.basis  # so it is more than what is told
-    assert 0 < first.gain.step_cycles <= before.steady.step_cycles - after.steady.step_cycles
-    assert of_kind(after, "pipeline") == []
 
 
 def test_of_another_cut_a_warm_step_alone_is_promised() -> None:
@@ -213,53 +169,3 @@ def test_of_another_cut_a_warm_step_alone_is_promised() -> None:
 
 def test_of_another_cut_with_too_few_steps_nothing_is_promised() -> None:
     assert of_kind(dry(trained(stage, (1, 5), microbatches=4, width=1024, batch=64, samples=2 * 4 * 64)), "pipeline") == []
-
-
-def blocks(cuts: Sequence[int]) -> Callable[[], Any]:
-    """Blocks of two products, whose inner arrays are four times as wide as what goes from one block to the next."""
-    weights = [np.full(shape, 0.01, np.float32) for shape in [(64, 256), (256, 64)] * 6]
-
-    def to_loss(params: Any, x: Any) -> Any:
-        return (stage(params, x) ** 2).mean()
-
-    def program() -> Any:
-        ends = np.cumsum(cuts)
-        stages = [*[stage] * (len(cuts) - 1), to_loss]
-        mapping = list(range(len(cuts)))
-        pipeline = Pipeline(stages, optax.sgd(1e-3), 2 * len(cuts), devices=jax.devices("ipu"), device_mapping=mapping)
-        state: Any = pipeline.init([weights[end - count : end] for end, count in zip(ends, cuts, strict=True)])
-        for _ in range(6):
-            state, _ = pipeline.step(state, np.ones((2 * len(cuts), 64, 64), np.float32))
-        return state.params
-
-    return program
-
-
-@pytest.mark.slow
-def test_a_cut_passes_no_larger_arrays_than_the_program_s_own() -> None:
-    """With three stages alike but for a block, only a cut inside of a block would be even: the time to pass it on is more than it saves."""
-    assert of_kind(dry(blocks((4, 4, 2))), "pipeline") == []
-    [found] = of_kind(dry(blocks((2, 6))), "pipeline")
-    assert re.fullmatch(r"cut pipeline \d+ into stages of 4, 4 products in place of 2, 6", found.edit)
-
-
-@pytest.mark.slow
-def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
-    """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
-    assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
-
-
-@pytest.mark.slow
-def test_the_first_transfers_of_parameters_are_no_work_of_the_stages() -> None:
-    """In a short run they hide that the pipeline is empty. With more microbatches in the first step more of them come."""
-    before, after = (dry(trained(repeated, ALIKE, microbatches=microbatches, width=1024, samples=4 * 8 * 16)) for microbatches in (8, 32))
-    [found] = of_kind(before, "bubbles")
-    assert found.edit.startswith("use 32 microbatches in place of 8 in pipeline ")
-    assert found.text.endswith(": that pays off after about 22 steps of 8.")  # as long training has it: 16 lose, and 32 save 6 %
-    assert found.gain is None
-    assert found.unknown == "it depends on how many steps follow"
-    assert after.emulated_cycles > before.emulated_cycles
-    [paid_off] = of_kind(dry(trained(repeated, ALIKE, microbatches=8, batch=256, samples=8 * 8 * 256)), "bubbles")
-    assert "pays off" not in paid_off.text
-    assert paid_off.gain is not None
-    assert paid_off.gain.cycles > 0

@@ -127,23 +127,6 @@ def test_a_batch_that_fills_the_tiles_is_not_told_to_grow() -> None:
     assert of_kind(profile, "products") == of_kind(profile, "steps") == []
 
 
-@pytest.mark.slow
-def test_the_length_of_a_scan_is_no_batch() -> None:
-    """A larger one would be more steps, and not more work a step."""
-
-    def program() -> Any:
-        def steps(weights: Any, batches: Any) -> Any:
-            return jax.lax.scan(lambda w, x: (w + 1e-3 * jnp.tanh(x @ w).mean(0), None), weights, batches)[0]
-
-        jitted = jax.jit(steps, donate_argnums=0)
-        weights: Any = jax.device_put(np.ones((256, 256), np.float32), jax.devices("ipu")[0])
-        for _ in range(4):
-            weights = jitted(weights, np.ones((11, 8, 256), np.float32))
-        return weights
-
-    assert not [finding for finding in profiled(program).findings if "batch of jit_steps 176" in finding.edit]
-
-
 def training(divided: str) -> Callable[[], Any]:
     """Steps whose batch is divided among the IPUs, or whose products are: the summed dimension of the second one."""
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
-from tilestep.pjrt.running import host_notes
 from tilestep.train import InfeedQueue, repeat
 
 STEPS = 40
@@ -121,17 +120,6 @@ def test_arrays_of_the_host_with_new_contents_are_not_told_to_stay() -> None:
     assert not [finding.text for finding in profile.findings if "jax.device_put" in finding.text], profile.summary()
     [found] = of_kind(profile, "streaming")
     assert "which come with each call" in found.text
-
-
-@pytest.mark.slow
-def test_arrays_whose_contents_nobody_compared_are_told_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Larger ones than a recording looks at."""
-    monkeypatch.setattr(host_notes, "MOST_BYTES", WEIGHTS.nbytes - 1)
-    for given in ("same", "new"):
-        profile = profiled(predicting(given=given))
-        [found] = of_kind(profile, "streaming")
-        assert found.text.endswith("If table f32[512,512] has the same values each time, put it on the IPU once (jax.device_put).")
-        assert not [finding for finding in of_kind(profile, "donation") if "device_put" in finding.text]
 
 
 def test_what_another_program_makes_is_not_told_to_come_from_the_host() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
-from tilestep.advice import Advice, Finding, Gain, Line, evidence_of
+from tilestep.advice import Finding, Gain, Line, evidence_of
 from tilestep.advice import evidence as evidence_module
 from tilestep.advice.donation import donation, never_new
 from tilestep.advice.evidence import Evidence, Played
@@ -18,14 +18,12 @@ from tilestep.advice.phrases import left_texts
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.ranking import ranked
 from tilestep.advice.reads import results
-from tilestep.advice.set_up import steady_state
 from tilestep.figures.intervals import UNSEEN, model_errors
 from tilestep.figures.quantities import share_text
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
 from tilestep.profiling.measure import profile_between
 from tilestep.recording.edits.batch_calls import in_fewer_calls
-from tilestep.recording.edits.relocate import on_cpu
 from tilestep.recording.edits.script import Script
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.sources import Source
@@ -48,37 +46,12 @@ def trained(called: Program, steps: int, *, on: Host | None = None) -> Profile:
     return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
 
 
-@pytest.mark.slow
-def test_a_finding_carries_what_the_edit_saves() -> None:
-    before, after = trained(STEP, 20), trained(DONATING, 20)
-    finding = before.findings[0]
-    assert (finding.kind, finding.edit) == ("donation", "donate a0")
-    assert finding.gain is not None
-    assert finding.gain.cycles == before.emulated_cycles - after.emulated_cycles
-    assert finding.gain.share == finding.gain.cycles / before.emulated_cycles
-    assert finding.gain.seconds == pytest.approx(finding.gain.cycles * 1e-6)
-    assert finding.gain.how == "within 2 %"
-    assert all(found.edit != "donate a0" for found in after.findings)
-
-
 def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
     profile = replace(trained(STEP, 20), history=None)
     assert {finding.gain for finding in profile.findings} == {None}
     assert profile.steady is None
     assert "donate them" in profile.summary() or "donate it" in profile.summary()
     assert {found["gain_cycles"] for found in profile.as_document()["findings"]} == {None}
-
-
-@pytest.mark.slow
-def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
-    profile = trained(STEP, 20)
-    gains = [finding.gain for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
-    assert [gain.weight for gain in gains] == sorted((gain.weight for gain in gains), reverse=True)
-    assert min(max(gain.weight, gain.after_share) for gain in gains) >= 0.01
-    assert len(profile.summary(all=True)) >= len(profile.summary())
-    rare = trained(replace(STEP, body=Series(nodes=(superstep(2_000_000),))), 5)
-    texts = [finding.edit for finding in rare.findings]
-    assert not any(text.startswith("donate") for text in texts)
 
 
 def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,19 +70,6 @@ def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.Monkey
     assert some.basis.endswith(" of 200")
     assert last.share == pytest.approx(whole.share, abs=0.02)
     assert some.share == pytest.approx(whole.share, abs=0.02)
-
-
-@pytest.mark.slow
-def test_the_steady_state_is_apart_from_set_up() -> None:
-    profile = trained(DONATING, 20)
-    steady = profile.steady
-    assert steady is not None
-    assert (steady.label, steady.unit, steady.steps) == ("jit_step", "run", 20)
-    assert steady.step_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
-    assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.step_cycles
-    assert "\nA step takes 124 µs once warm, set-up " in replace(profile, interval=None).summary()
-    assert ". A step is a run of jit_step; 20 ran.\n" in profile.summary(width=200)
-    assert trained(DONATING, 3).steady is None
 
 
 def test_a_warm_step_has_its_own_interval_without_what_set_up_widens() -> None:
@@ -268,23 +228,6 @@ def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(h
         assert profile.steady.step_cycles == pytest.approx(profile.emulated_cycles / 20, rel=0.1)
 
 
-@pytest.mark.slow
-def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
-    called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
-    few = trained(called, 6)
-    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
-    assert finding.gain is not None
-    assert finding.headline == ""  # more runs are no gain
-    runs = re.search(r"Set-up took .* once, .* over ([\d,]+) runs set-up weighs (.*)\.$", finding.text)
-    assert runs is not None
-    factor = int(runs[1].replace(",", "")) // 6
-    many = trained(called, 6 * factor)
-    assert finding.gain.cycles == pytest.approx(few.emulated_cycles - many.emulated_cycles / factor, rel=0.02)
-    assert all(finding.kind != "set-up" for finding in many.findings)
-    assert many.steady is not None
-    assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
-
-
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_an_evaluation_behind_the_steps_is_not_said_to_be_set_up(host: Host, evaluated: bool) -> None:
     begin = begin_history(host.system)
@@ -424,36 +367,6 @@ def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool)
     [finding] = [finding for finding in replace(profile, sources=sources).findings if finding.kind == "loads"]
     assert finding.edit.startswith("put a0 with its sharding before the first call" if sharded_later else "make jit_f one program")
     assert ("of equal code: a0 came first without" in finding.text) == sharded_later
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reads", [False, True])
-def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
-    first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
-    one = program(superstep(10), name="jit_fg", takes=(64,), gives=(64,))
-
-    def by_turns(*programs: Program) -> Profile:
-        host = Host()
-        begin = begin_history(host.system)
-        state = host.put(64)
-        for _ in range(20):
-            for each in programs:
-                [state] = host.run(each, state)
-            if reads:
-                host.system.read(state)
-        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
-
-    two, together = by_turns(first, second), by_turns(one)
-    [finding] = [finding for finding in two.findings if finding.kind == "loads"]
-    gains = {edit: gain for edit, gain in [(finding.edit, finding.gain), *((other.edit, other.gain) for other in finding.others)] if gain}
-    [turn] = [gain for edit, gain in gains.items() if edit.endswith("into one jitted function")]
-    assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
-    loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
-    assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
-    told = two.summary(width=200).splitlines()
-    assert [line.strip() for line in told if line.startswith("     or ")] == [f"or {other}" for other in finding.others]
-    assert bool(finding.others) is not reads
-    assert "\n     or " not in together.summary(width=200)
 
 
 def test_a_state_that_is_used_again_later_comes_not_with_each_call(host: Host) -> None:
@@ -781,72 +694,6 @@ def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -
     two = Proposal(finding=Finding(kind="reads", text=""), ways=(one, one))
     ranked([two, replace(two, ways=(one,)), replace(two, ways=())], evidence)
     assert asked == [(2 + 1) + 2]
-
-
-def after_operations(count: int, *kinds: str, steps: int = 3, work: int = 50, donates: bool = False) -> tuple[Profile, Advice]:
-    """Steps on a state that comes again at each call, after so many programs of single operations, and what is said of that."""
-    called = program(superstep(work), name="jit_step", takes=(40,), gives=(40,), donates={0: 0} if donates else None)
-    host = Host()
-    begin = begin_history(host.system)
-    operations = [program(superstep(5), name="jit_add") for _ in range(count)]
-    for operation in operations:
-        host.run(operation)
-    state = host.put(40)
-    for _ in range(steps):
-        before, [state] = state, host.run(called, state)
-        host.system.forget(before)
-    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
-    elsewhere = Way(edit="run them on the CPU", change=on_cpu([host.key(operation) for operation in operations]), how="replayed")
-    single = Proposal(finding=Finding(kind="loads", text="single operations"), ways=(elsewhere,))
-    fewer = Way(edit="call it less", change=in_fewer_calls(host.key(called), called, 4), how="about", fewer_calls=True)
-    calls = Proposal(finding=Finding(kind="calls", text="calls"), ways=(fewer,))
-    evidence = evidence_of(profile)
-    steady = None if evidence is None else steady_state(profile, evidence)
-    proposals = {"single": [single], "donation": donation(profile, evidence), "calls": [calls]}
-    told = ranked([each for kind in kinds for each in proposals[kind]], evidence, starts=steady.starts if steady else {})
-    return profile, told
-
-
-@pytest.mark.slow
-def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None:
-    """Its share of what is left is that of a program without the operations."""
-    without, donating = (after_operations(0, donates=donates)[0].emulated_cycles for donates in (False, True))
-    profile, told = after_operations(200, "single", "donation")
-    single, donate = told.findings
-    assert (single.kind, donate.kind) == ("loads", "donation")
-    assert single.gain is not None
-    assert single.gain.after == ()
-    assert donate.gain is not None
-    assert donate.gain.share == pytest.approx((without - donating) / profile.emulated_cycles, rel=0.01)
-    assert donate.gain.share < 0.01
-    assert donate.gain.after == (1,)
-    assert donate.gain.after_share == pytest.approx((without - donating) / without, rel=0.05)
-    assert f"; after 1: {share_text(donate.gain.after_share, 1)} of the time that is left" in donate.headline
-    assert donate.as_document()["gain_after"] == [1]
-    assert "; after 1: " in render(profile, (single, donate), None, width=120, color=False)
-
-
-@pytest.mark.slow
-def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:
-    both = "single", "donation"
-    _, alone = after_operations(0, *both)
-    assert [finding.gain.after for finding in alone.findings if finding.gain] == [()]
-    _, warm = after_operations(200, *both, steps=20)  # operations are no part of a warm step
-    assert [(finding.kind, finding.gain.after) for finding in warm.findings if finding.gain] == [("donation", ()), ("loads", ())]
-    _, long = after_operations(200, *both, work=20_000)
-    assert [finding.kind for finding in long.findings] == ["loads"]
-
-
-@pytest.mark.slow
-def test_what_set_up_saves_is_not_told_as_a_steps() -> None:
-    """Where calls become fewer, what all save is divided by the steps: not what lies before them."""
-    _, steps = after_operations(200, "donation", "calls", steps=40)
-    _, all_of_it = after_operations(200, "single", "donation", "calls", steps=40)
-    assert steps.together is not None
-    assert steps.together.gain.step_share is not None
-    assert 0 < steps.together.gain.step_share <= 1
-    assert all_of_it.together is not None
-    assert (all_of_it.together.numbers, all_of_it.together.gain.step_share) == ((1, 2, 3), None)
 
 
 def test_a_share_of_a_step_is_of_the_step_that_is_told() -> None:

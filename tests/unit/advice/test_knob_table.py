@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from cProfile import Profile
-from dataclasses import replace
 
 import pytest
 
 from tests.calls import calls_of
 from tests.unit.advice.test_what_if import TWO, busy
 from tests.unit.figures.reader.recorded import journaled, two_stages
-from tests.unit.sim.toy import MACHINE, Host, program, superstep
+from tests.unit.sim.toy import MACHINE
 from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.advice.knobs import KNOBS, setting_of, turned
 from tilestep.advice.what_if import outcome
@@ -19,30 +18,14 @@ from tilestep.errors import SpecError
 from tilestep.figures.quantities import share_text
 from tilestep.machine.assemble import FIELD_KINDS, value_of
 from tilestep.recording.call_tables import history_of
-from tilestep.recording.history import History, begin_history, history_since
+from tilestep.recording.history import History
 from tilestep.recording.replay import replay, replay_of_file
-
-SHORT = 20  # runs before and after the long ones
 
 
 def change(history: History, setting: str) -> float:
     """What a setting does to all of a recording."""
     found = outcome(history, {}, [setting_of(setting)])
     return found.turned_cycles / found.cycles - 1
-
-
-def uneven(argument: int, compute: int) -> History:
-    """Many short runs, with two in the middle that take a larger argument and compute longer."""
-    step = program(superstep(200, family="matmul"), name="step", takes=(40,), gives=(4,))
-    large = program(superstep(compute, family="reduce"), name="large", takes=(argument,), gives=(4,))
-    on = replace(TWO, host=replace(TWO.host, to_ipus_bytes_per_second=4e6, to_host_bytes_per_second=4e6))
-    host = Host(on=on)
-    begin = begin_history(host.system)
-    for called in [step] * SHORT + [large] * 2 + [step] * SHORT:
-        [found] = host.run(called, host.put(called.arguments[0].size_bytes))
-        host.system.read(found)
-        host.system.forget(found)
-    return history_since(host.system, begin)
 
 
 def test_the_row_with_the_largest_effect_is_first() -> None:
@@ -73,16 +56,6 @@ def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> 
     assert rows.keys() == {row.knob for row in found.rows}
     for row in found.rows:
         assert row.changes == pytest.approx(rows[row.knob], abs=0.002)
-
-
-@pytest.mark.slow
-def test_where_the_ends_do_not_stand_for_the_rest_all_is_played() -> None:
-    """Most of the time is spent by few runs between them."""
-    history = uneven(900_000, 10)
-    found = knob_table(history, most=5_000)
-    assert found == knob_table(history)
-    assert (found.basis, found.rows[0].knob) == ("", "host.link")
-    assert found.rows[0].changes["x2"] == change(history, "host.link=x2") < -0.4
 
 
 def row(knob: str, **changes: float) -> Turned:

@@ -143,12 +143,6 @@ def test_a_knob_of_plans_is_refused_without_the_hlo() -> None:
         outcome(busy(TWO, planned(TWO)), {}, [setting_of("amp=x2")])
 
 
-@pytest.mark.slow
-def test_a_knob_of_plans_is_refused_if_the_hlo_is_of_another_program() -> None:
-    with pytest.raises(RecordingError, match=r"its HLO does not become the recorded one\. It was planned with other options"):
-        outcome(busy(TWO), {1: HLO}, [setting_of("amp=x2")])
-
-
 @pytest.mark.parametrize("text", ["", "no HLO", "HloModule x\n\nENTRY e {\n  ROOT a = f32[9999999999] parameter(0)\n}"])
 def test_damaged_hlo_is_told(text: str) -> None:
     with pytest.raises(RecordingError, match="program 'f' cannot be planned"):
