@@ -19,7 +19,7 @@ import tilestep
 from tilestep.machine import load_machine
 from tilestep.sim.collective import pass_cost
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
+from tilestep.train.schedules.schedule import Costs, Timeline
 from tilestep.train.schedules.trace import costs_of, traced
 
 MACHINE = load_machine("bow-2000")
@@ -134,24 +134,6 @@ def test_so_it_is_with_concurrent_stages(schedule: str) -> None:
     assert left == right
 
 
-def test_what_an_emulated_bubble_is_made_of() -> None:
-    """Where stages are alike, a grouped pipeline's is the schedule's own, but for elements that come, and exchanges, for which all wait."""
-    done = chain("grouped")
-    costs, schedule = with_transfers(done, AROUND), done.pipeline.schedule
-    alone = replace(costs, transfer=0.0, element=0.0)
-    spans = [
-        schedule.simulate(alone).makespan,
-        schedule.simulate(alone, exchanges="together").makespan,
-        schedule.simulate(replace(costs, element=0.0), exchanges="together").makespan,
-        schedule.simulate(costs, exchanges="together").makespan,
-    ]
-    assert spans == sorted(spans)
-    assert spans[-1] == done.timeline.makespan
-    exchanges = {(event.start_cycle, event.end_cycle) for event in done.profile.timeline if event.kind == "collective"}
-    (transfer,) = set(costs.transfer[:-1]) if isinstance(costs.transfer, list) else ()
-    assert spans[2] - spans[1] == len(exchanges) * transfer  # each of them is waited for
-
-
 def test_a_run_is_one_program_per_ipu() -> None:
     done = chain("grouped")
     profile = done.profile
@@ -179,28 +161,6 @@ def test_what_backward_does_not_read_is_not_kept() -> None:
     rng = np.random.default_rng(0)
     done = steps(pipeline, [weights(rng, 1), weights(rng, 1)], 4)
     assert {program.name for program in done.profile.programs if program.host_bytes_out} == {"jit__stacked"}
-
-
-def test_what_is_hidden_never_leaves_its_ipu_and_takes_no_time() -> None:
-    def done(mask: list[bool] | None) -> tuple[Traced, int]:
-        rng = np.random.default_rng(0)
-        pipeline = Pipeline([dense, loss], optax.sgd(0.1), 4, devices=jax.devices("ipu"), outfeed_mask=mask)
-        done = steps(pipeline, [weights(rng, 1), weights(rng, 1)], 4)
-        events = done.profile.timeline
-        return done, max(event.end_cycle for event in events) - min(event.start_cycle for event in events)
-
-    def spent(done: Traced, *kinds: str) -> int:
-        found = [event for event in done.profile.timeline if event.ipu == 1 and event.kind in kinds]
-        return sum(event.end_cycle - event.start_cycle for event in found if "stacked" not in event.program or "stream-out" in kinds)
-
-    (shown, whole), (hidden, shorter) = done([False]), done([True])
-    for one, other in zip(jax.tree.leaves(shown.state), jax.tree.leaves(hidden.state), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert not {"stream-out", "read"} & {event.kind for event in hidden.profile.timeline}
-    assert not any("stacked" in event.program for event in hidden.profile.timeline)
-    work = "compute", "exchange", "sync"  # the loss itself is not computed, because no gradient needs it
-    saved = spent(shown, "stream-out") + spent(shown, *work) - spent(hidden, *work)
-    assert whole - shorter == saved if HOST == "together" else 0 < whole - shorter <= saved  # apart, other IPUs worked meanwhile
 
 
 def test_a_parameter_of_two_stages_stays_where_its_update_has_made_it() -> None:
@@ -231,20 +191,6 @@ def test_a_parameter_of_two_stages_stays_where_its_update_has_made_it() -> None:
     assert brought_in([0, 1, 2]) == elements
 
 
-def test_stages_overlap() -> None:
-    spans = {name: chain(name).timeline.makespan for name in ("sequential", "grouped", "interleaved")}
-    assert max(spans["grouped"], spans["interleaved"]) < 0.65 * spans["sequential"]
-
-
-def test_updates_overlap_the_ramp_down() -> None:
-    """A stage updates its parameters while the stage before it has its last backward, for which the gradients have passed on."""
-    done = chain("grouped")
-    begin, end = done.timeline.begin, done.timeline.end
-    for stage in range(1, len(AROUND)):
-        update, backward = Task(stage, Kind.UPDATE), Task(stage - 1, Kind.BACKWARD, COUNT - 1)
-        assert begin[update] == begin[backward] < end[update] <= end[backward]
-
-
 def test_several_updates_of_one_profile_are_told_apart() -> None:
     rng = np.random.default_rng(0)
     pipeline = Pipeline([dense, loss], optax.sgd(0.1), 4, devices=jax.devices("ipu"))
@@ -259,15 +205,6 @@ def test_several_updates_of_one_profile_are_told_apart() -> None:
         traced(pipeline.schedule, events, update=3)
     with pytest.raises(ValueError, match=r"has runs of stages' programs on IPUs \[0, 1\], but the schedule grouped has 3 devices"):
         traced(Pipeline([dense, dense, loss], optax.sgd(0.1), 6, devices=jax.devices("ipu")).schedule, events)
-    other: Schedule = Pipeline([dense, loss], optax.sgd(0.1), 4, pipeline_schedule="sequential", devices=jax.devices("ipu")).schedule
+    other = Pipeline([dense, loss], optax.sgd(0.1), 4, pipeline_schedule="sequential", devices=jax.devices("ipu")).schedule
     with pytest.raises(ValueError, match="the trace has FORWARD on IPU 0 where the schedule sequential has the task 0B0"):
         traced(other, events)
-
-
-def test_a_traced_schedule_is_shown_to_scale() -> None:
-    done = chain("grouped")
-    text = done.pipeline.schedule.show(timeline=done.timeline, width=400)
-    assert len(text.splitlines()) == 6
-    assert text.count("|FB") == COUNT  # the last stage's backward is one with its forward
-    assert any(task.kind is Kind.BACKWARD for task in done.timeline.end)
-    assert f"makespan {int(done.timeline.makespan):,}, bubble {done.timeline.bubble:.1%}" in text

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.in_turn import attempt
-from tests.processes import run_python
 from tilestep import open_report
 from tilestep.recording.container import Tables, read_recording
 from tilestep.recording.schema import EVENT_KINDS
@@ -233,17 +231,6 @@ def test_a_profile_under_way_gets_the_report_too(tmp_path: Path) -> None:
     assert both.strip() == str(program_in(tmp_path / "stated", "jit_no_room") / "memory.txt")
 
 
-@pytest.mark.slow
-def test_a_run_of_the_command_and_a_dry_run_leave_it_too(tmp_path: Path) -> None:
-    (tmp_path / "huge.py").write_text(f"{HUGE}print(attempt())")
-    ended = run_python("-m", "tilestep", "run", "--report", "run", "huge.py", folder=tmp_path)
-    assert (ended.returncode, ended.stdout[-11:]) == (0, "memory.txt\n"), ended.stderr
-    dry = run(f"{HUGE}with tilestep.profile('dry'), tilestep.dry_run(): print(attempt())", tmp_path)
-    assert dry == "None\n"
-    for folder in ("run", "dry"):
-        assert (program_in(tmp_path / folder, "jit_no_room") / "memory.txt").is_file()
-
-
 def test_what_is_allowed_is_no_error_and_leaves_its_report(tmp_path: Path) -> None:
     told = run(f"{HUGE}print(attempt())", tmp_path, autoReport_all="true", debug_allowOutOfMemory=True)
     assert told == "None\n"
@@ -256,6 +243,3 @@ def test_a_report_that_cannot_be_kept_is_told_in_the_error(tmp_path: Path) -> No
     told = run(f"{HUGE}\nwith tilestep.profile('report'): print(attempt())", tmp_path)
     assert told.startswith(str(tmp_path / "report" / "programs" / "jit_no_room-"))
     assert told.endswith(" cannot be written: Not a directory\n")
-
-
-# ------------------------------------------------------------------------------------------------ debug information

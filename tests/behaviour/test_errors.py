@@ -10,7 +10,6 @@ import numpy as np
 import optax
 import pytest
 
-import tilestep
 from tilestep.train import Pipeline
 
 
@@ -37,46 +36,10 @@ def test_an_exception_in_a_callback(ipu: jax.Device) -> None:
         broken(jnp.ones(3)).block_until_ready()
 
 
-def test_what_depends_on_a_failed_result_fails_too(ipu: jax.Device) -> None:
-    def fail(_: np.ndarray) -> np.ndarray:
-        raise ValueError("the first of two")
-
-    broken = jax.jit(lambda x: jax.pure_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
-
-    def both() -> Any:
-        return np.asarray(jax.jit(lambda x: x * 2)(broken(jnp.ones(3))))
-
-    with pytest.raises(jax.errors.JaxRuntimeError, match="the first of two"):
-        both()
-
-
 def test_a_callback_with_a_wrong_shape(ipu: jax.Device) -> None:
     wrong = jax.jit(lambda x: jax.pure_callback(lambda v: np.ones(7, np.float32), jax.ShapeDtypeStruct(x.shape, x.dtype), x))
     with pytest.raises(Exception, match=r"shape|\(7,\)"):
         wrong(jnp.ones(3)).block_until_ready()
-
-
-def test_a_program_too_big_for_the_tiles(ipu: jax.Device) -> None:
-    """1 GiB does not fit into 1,472 tiles of 624 KiB."""
-    huge = jax.ShapeDtypeStruct((16384, 16384), np.float32)
-    with pytest.raises(Exception, match=r"tile \d+ needs [\d,]+ B in superstep") as caught:
-        jax.jit(lambda x: jnp.sin(x) + x.T).lower(huge).compile()
-    message = str(caught.value)
-    assert "largest:" in message
-    assert "try:" in message
-    assert isinstance(caught.value, tilestep.TileMemoryError | jax.errors.JaxRuntimeError)
-
-
-def test_arrays_of_unlike_devices_do_not_mix(ipus: list[jax.Device]) -> None:
-    with pytest.raises(ValueError, match="incompatible devices"):
-        jnp.add(jax.device_put(1.0, ipus[0]), jax.device_put(1.0, ipus[1]))
-
-
-def test_reading_a_deleted_array(ipu: jax.Device) -> None:
-    x = jnp.ones(3)
-    x.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        np.asarray(x)
 
 
 @pytest.mark.slow

@@ -304,36 +304,6 @@ def test_several_devices_outside_of_shard_map_are_refused(ipus: list[jax.Device]
         jax.jit(lambda x: x + taken())(given)
 
 
-@pytest.mark.slow
-def test_values_are_the_same_as_on_cpu_and_time_is_the_same_whenever_data_come(feeding: list[jax.Device]) -> None:
-    ipu, *_ = feeding
-    shape = jax.ShapeDtypeStruct((16, 8), jnp.float32)
-    program = jax.jit(lambda x, n: lax.fori_loop(0, n, lambda _, value: value @ train.infeed(None, shape)[0].T @ jnp.ones((16, 8)) / 99, x))
-    data = [np.random.default_rng(k).normal(size=(16, 8)) for k in range(5)]
-    start = jax.device_put(np.ones((4, 8), np.float32), ipu)
-
-    def fed_first() -> Any:
-        for element in data:
-            train.transfer_to_infeed(ipu, element)
-        return np.asarray(program(start, 5))
-
-    def fed_late() -> Any:
-        result = program(start, 5)
-        for element in data:
-            time.sleep(0.01)
-            train.transfer_to_infeed(ipu, element)
-        return np.asarray(result)
-
-    fed_first()  # loads the program
-    results, cycles = [], []
-    for run in (fed_first, fed_late):
-        with tilestep.profile() as profile:
-            results.append(run())
-        cycles.append(profile.emulated_cycles)
-    assert cycles[0] == cycles[1] > 0
-    np.testing.assert_array_equal(*results)
-
-
 def emulated(ipu: jax.Device, turns: int, **options: Any) -> Profile:
     """Of a loop that takes 4,000 bytes each turn and gives 40; its second run, when the program has been loaded."""
     shape = jax.ShapeDtypeStruct((100, 10), jnp.float32)

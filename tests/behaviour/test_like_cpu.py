@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from pathlib import Path
 
@@ -93,29 +92,3 @@ def test_linear_algebra_outlives_its_process(ipu: jax.Device, tmp_path: Path) ->
         .replace('"exported"', repr(str(tmp_path / "exported"))),
         JAX_PLATFORMS="ipu,cpu",
     )
-
-
-@pytest.mark.slow
-def test_programs_that_are_dropped_leave_neither_names_nor_fingerprints(ipu: jax.Device) -> None:
-    own: list[bytes] = []
-
-    def texts() -> list[bytes]:
-        gc.collect()
-        arrays = [each.raw for each in gc.get_objects() if type(each).__name__.startswith("c_char_Array")]
-        return [array for array in arrays if any(text in array for text in own)]
-
-    def run(number: int) -> None:
-        def program(x: jax.Array) -> jax.Array:
-            return x * number
-
-        program.__name__ = f"program_{number}"
-        compiled = jax.jit(program).lower(jax.device_put(1.0, ipu)).compile()
-        assert compiled(jax.device_put(1.0, ipu)) == number
-        fingerprint = compiled.runtime_executable().fingerprint
-        assert len(fingerprint) == 64
-        own[:] = [*own, program.__name__.encode(), fingerprint if isinstance(fingerprint, bytes) else fingerprint.encode()]
-        assert texts()  # they are there while the program is
-
-    for number in range(1, 6):
-        run(number)
-    assert texts() == []

@@ -103,34 +103,6 @@ assert client is not None and not client.in_use and not client.player.system.rec
 """)
 
 
-@pytest.mark.slow
-def test_several_ipus_dry_runs_and_errors() -> None:
-    run(
-        """
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-mesh = Mesh(np.array(jax.devices("ipu")), ("i",))
-sharded = NamedSharding(mesh, P("i"))
-with jax.profiler.trace(several := folder()), tilestep.profile() as profile:
-    x = jax.device_put(np.ones((8, 8), np.float32), sharded)
-    jax.jit(lambda x: x - x.sum(), out_shardings=sharded)(x).block_until_ready()
-for ipu in range(4):
-    check(profile, planes(several), ipu)
-assert any(name.startswith("collective") for name, *_ in planes(several)["IPU 3"]["IPU 3"])
-with jax.profiler.trace(dry := folder()), tilestep.profile() as profile, tilestep.dry_run():
-    on_ipu(lambda x: x * 3, times=2)
-check(profile, planes(dry))
-try:
-    with jax.profiler.trace(failed := folder()), tilestep.profile() as profile:
-        on_ipu()
-        raise ZeroDivisionError
-except ZeroDivisionError:
-    pass
-check(profile, planes(failed))
-""",
-        TILESTEP_MACHINE="bow-2000",
-    )
-
-
 def test_a_session_waits_for_loops_that_count() -> None:
     """It begins in the midst of one that is not its own, and ends in the midst of its own."""
     run("""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import functools
-
 import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -95,26 +91,3 @@ def test_memory_that_a_value_leaves_serves_the_next_of_its_size_and_no_other_tha
         rows += [np.full((256, 256), 100 + turn, np.float32)] * 8
         for array, row in zip(kept, rows, strict=True):
             np.testing.assert_array_equal(np.asarray(array), row)
-
-
-@pytest.mark.slow
-def test_results_of_one_run_are_waited_for_together_whatever_becomes_of_one(ipu: jax.Device) -> None:
-    """The first result goes into the next run, which takes it over, while threads wait for all results of the one before."""
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def step(x: jax.Array) -> tuple[jax.Array, ...]:
-        y = jax.lax.fori_loop(0, 20, lambda _, v: jnp.tanh(v @ v), x)
-        return y, *(y.sum() + k for k in range(6))
-
-    x = jax.device_put(np.eye(128, dtype=np.float32), ipu)
-    sums: list[tuple[jax.Array, ...]] = []
-    waiting: list[concurrent.futures.Future[object]] = []
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        for _ in range(20):
-            x, *rest = step(x)
-            sums.append(tuple(rest))
-            waiting += [pool.submit(jax.block_until_ready, rest), pool.submit(jax.block_until_ready, rest[-1])]
-        for each in waiting:
-            each.result(timeout=60)
-    for first, *others in sums:
-        assert [float(other) for other in others] == pytest.approx([float(first) + k for k in range(1, 6)])

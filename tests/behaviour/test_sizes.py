@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental.layout import Format, Layout
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import SingleDeviceSharding
 
 from tests import processes
 from tests.in_turn import python
@@ -73,20 +71,6 @@ def test_an_array_of_2_gib() -> None:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)])
-def test_arrays_of_no_elements(ipus: list[jax.Device], cpu: jax.Device, shape: tuple[int, ...]) -> None:
-    x = jax.device_put(np.zeros(shape, np.float32), ipus[0])
-    assert (x.shape, x.nbytes, np.asarray(x).shape) == (shape, 0, shape)
-    y, total = jax.jit(lambda v: (v * 2, jnp.sum(v)))(x)
-    assert (y.shape, float(total)) == (shape, 0)
-    assert jax.device_put(y, ipus[1]).shape == jax.device_put(y, cpu).shape == shape
-    assert jax.jit(lambda v: v + 1, donate_argnums=0)(y).tolist() == np.zeros(shape).tolist()
-    assert jnp.concatenate([x.reshape(-1), jax.device_put(np.ones(2, np.float32), ipus[0])]).tolist() == [1, 1]
-    spread = jax.device_put(np.zeros((4, 0), np.float32), NamedSharding(Mesh(np.array(ipus), ("i",)), P("i")))
-    assert jax.jit(lambda v: v - 1)(spread).shape == (4, 0)
-
-
 LAYOUTS = [(1, 0, 2), (2, 1, 0), (0, 2, 1)]
 
 
@@ -106,16 +90,3 @@ def test_arrays_that_lie_otherwise(ipus: list[jax.Device], order: tuple[int, ...
     again = jax.jit(lambda v: v + 1, in_shardings=turned, out_shardings=turned, donate_argnums=0)(made)
     np.testing.assert_array_equal(again, values * 2 + 1)
     np.testing.assert_array_equal(jax.device_put(again, Format(Layout(major_to_minor=(0, 1, 2)), SingleDeviceSharding(ipus[0]))), again)
-
-
-@pytest.mark.slow
-def test_a_program_chooses_layouts_itself(ipu: jax.Device) -> None:
-    auto = Format(Layout.AUTO, SingleDeviceSharding(ipu))
-    lowered = jax.jit(lambda a, b: a.T @ b, in_shardings=auto, out_shardings=auto).lower(
-        *(jax.ShapeDtypeStruct((32, 16), np.float32) for _ in range(2))
-    )
-    compiled = lowered.compile()
-    forms = compiled.input_formats[0]
-    values = np.random.default_rng(0).normal(size=(2, 32, 16)).astype(np.float32)
-    a, b = (jax.device_put(value, form) for value, form in zip(values, forms, strict=True))
-    np.testing.assert_allclose(compiled(a, b), values[0].T @ values[1], rtol=1e-5, atol=1e-5)  # sums of 32 products of about one
