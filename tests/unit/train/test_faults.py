@@ -111,29 +111,6 @@ def test_a_callback_that_raises_is_told_and_the_run_goes_on_from_its_checkpoint(
     assert float(run()) == sum(range(16))
 
 
-@pytest.mark.slow
-def test_where_the_carry_is_kept_what_a_callback_raises_has_the_state() -> None:
-    """As with `check_nans`, of whose chunks the carry before them stays."""
-    fails_at = [5.0]
-
-    def look(x: Any) -> Any:
-        if x in fails_at:
-            raise ValueError("no such value")
-        return x
-
-    def body(total: Any, x: Any) -> Any:
-        return total + jax.pure_callback(look, jax.ShapeDtypeStruct((), np.float32), x)
-
-    infeed = InfeedQueue(map(np.float32, range(12)))
-    with pytest.raises(ValueError, match="no such value") as caught:
-        repeat(12, body, jnp.float32(0), infeed, chunk=4, check_nans=True)
-    reached = loop_state(caught.value)
-    assert reached is not None
-    assert (reached.steps, float(reached.carry), infeed.consumed) == (4, 6, 4)
-    fails_at.clear()
-    assert float(repeat(8, body, reached.carry, infeed, chunk=4)) == sum(range(12))
-
-
 def test_a_directory_that_was_removed_is_made_again_and_has_no_older_checkpoint(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "own", background=False)
     checkpoints.save(1, jnp.ones(3))

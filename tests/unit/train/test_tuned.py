@@ -93,18 +93,6 @@ def test_products_of_the_gradient_have_the_options_of_the_product(
     assert sum(everywhere) < sum(tuned_) < sum(plain)
 
 
-@pytest.mark.slow
-def test_programs_that_differ_in_options_are_different_programs_and_values_are_not() -> None:
-    x = np.arange(16, dtype=np.float32).reshape(4, 4)
-    product = jax.jit(lambda x: x @ x)
-    plain, plain_text = product(x), product.lower(x).as_text()
-    with tuned(available_memory_proportion=0.25):
-        tuned_, tuned_text = product(x), product.lower(x).as_text()
-    assert "ipu_available_memory_proportion" not in plain_text
-    assert 'ipu_available_memory_proportion = "0.25"' in tuned_text
-    np.testing.assert_array_equal(plain, tuned_)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

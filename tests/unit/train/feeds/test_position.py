@@ -33,54 +33,6 @@ def test_a_position_can_be_saved_and_restored(make: Any) -> None:
     assert (used(other, 2), other.consumed, other.state()) == ([7, 8], 9, {"elements": 9})
 
 
-class Counting:
-    """An iterator with a state, as grain's are."""
-
-    def __init__(self) -> None:
-        self.next = 0
-        self.made = 0
-
-    def __iter__(self) -> Counting:
-        return self
-
-    def __next__(self) -> Any:
-        self.next += 1
-        self.made += 1
-        return np.float32(self.next - 1)
-
-    def get_state(self) -> dict[str, int]:
-        return {"next": self.next}
-
-    def set_state(self, state: dict[str, int]) -> None:
-        self.next = state["next"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ahead", [1, 20])
-@pytest.mark.parametrize("knows_its_place", [False, True])
-def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:
-    dataset: Any = Counting if knows_its_place else (lambda: (np.float32(k) for k in itertools.count()))
-    infeed = InfeedQueue(dataset, prefetch_depth=ahead)
-    used(infeed, 3)
-    infeed.reserve("a pipeline")
-    infeed.begin(chunk_steps=1, steps=100, carry_sharding=None)
-    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(4)]
-    assert (taken, infeed.consumed) == ([3, 4, 5, 6], 3)
-    infeed.use_held()
-    assert infeed.consumed == 7
-    taken = [float(infeed.take(hold=True).on_device[0]) for _ in range(30)]
-    assert (taken, infeed.consumed) == ([*range(7, 37)], 7)
-    infeed.release()
-    state = infeed.state()
-    assert (infeed.consumed, state["elements"]) == (7, 7)
-    later = InfeedQueue(dataset)
-    later.restore(state)
-    for queue in (infeed, later):
-        assert used(queue, 40) == [*range(7, 47)]
-        assert queue.consumed == 47
-        queue.close()
-
-
 def test_an_iterator_cannot_go_back() -> None:
     infeed = InfeedQueue(numbers())
     infeed.restore({"elements": 5})  # forward, before it has begun

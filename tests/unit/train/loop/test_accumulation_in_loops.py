@@ -117,20 +117,6 @@ def test_a_while_loop_may_end_amid_an_accumulation_and_another_loop_goes_on() ->
     assert float(carry[0]) == expected(16, 4)[-1]
 
 
-@pytest.mark.slow
-def test_optax_s_accumulation_may_stand_around_ours() -> None:
-    outer: Any = optax.MultiSteps(gradient_accumulation(optax.sgd(RATE), 2), 3, use_grad_mean=False)
-    body, carry = descent(0, optimiser=outer)
-    found = repeat(12, body, carry, InfeedQueue(gradients()), chunk=6)
-    assert float(found[0]) == expected(12, 6)[-1]
-    ours = gradient_accumulation(optax.MultiSteps(optax.sgd(RATE), 3, use_grad_mean=False).gradient_transformation(), 2)
-    body, carry = descent(0, optimiser=ours)
-    assert float(repeat(12, body, carry, InfeedQueue(gradients()), chunk=4)[0]) == expected(12, 6)[-1]
-    twice = gradient_accumulation(gradient_accumulation(optax.sgd(RATE), 3), 2)
-    body, carry = descent(0, optimiser=twice)
-    assert float(repeat(12, body, carry, InfeedQueue(gradients()), chunk=4)[0]) == expected(12, 6)[-1]
-
-
 def test_a_body_that_does_not_add_one_microbatch_each_step_has_branches_and_is_right() -> None:
     optimiser = gradient_accumulation(optax.sgd(RATE), 2)
 

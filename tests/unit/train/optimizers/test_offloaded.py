@@ -20,7 +20,7 @@ from tilestep.train import (
     repeat,
     sharded,
 )
-from tilestep.train.offload import choice_for, why_not
+from tilestep.train.offload import why_not
 
 X = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
 
@@ -97,19 +97,6 @@ def test_variables_are_chosen_one_by_one() -> None:
     assert memories(state[0].mu) == {"w": "pinned_host", "b": "device", "scale": "device"}
     assert set(memories(state[0].nu).values()) == {"device"}
     assert seen[:4] == [("0/count", ()), ("0/mu/b", (8,)), ("0/mu/scale", ()), ("0/mu/w", (8, 8))]
-
-
-@pytest.mark.slow
-def test_a_mapping_chooses_by_kind() -> None:
-    offload = {"parameters": True, "accumulators": False}
-    params = placed(parameters(), offload)
-    assert memories(params) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
-    assert choice_for(offload, "optimizer_state") is None
-    assert choice_for({}, "parameters") is choice_for(offload, "accumulators") is False
-    after = trained(offloaded(optax.adam(0.1), {"optimizer_state": True, "parameters": True}), params)
-    assert memories(after[0]) == memories(placed(parameters(), True))
-    assert memories(after[1][0].mu)["w"] == "pinned_host"
-    assert_equal(after, trained(optax.adam(0.1)))
 
 
 def test_a_body_that_moves_its_carry_is_refused() -> None:

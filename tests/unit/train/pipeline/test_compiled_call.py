@@ -14,10 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.experimental.layout import Format, Layout
 
 from tests.unit.train.pipeline.pipelines import batches, model, runs_noted
-from tilestep.errors import NotFiniteError
 from tilestep.train.jax_private import compiled_call
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.pipeline.run import program_cache
@@ -86,32 +84,6 @@ def test_it_changes_nothing(options: Any) -> None:
     assert kinds((state, outputs)) == kinds(expected)
 
 
-def weak(leaf: Any) -> Any:
-    found = jax.device_put(jnp.broadcast_to(jnp.asarray(0.25), leaf.shape), leaf.sharding)
-    assert found.aval.weak_type
-    return found
-
-
-def transposed(leaf: Any) -> Any:
-    found = jax.device_put(leaf, Format(Layout((1, 0)), leaf.sharding))
-    assert found.format.layout.major_to_minor == (1, 0)
-    return found
-
-
-def copied(leaf: Any) -> Any:
-    return jax.device_put(jnp.copy(leaf), leaf.sharding)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [weak, transposed, copied])
-def test_a_state_that_somebody_has_changed_is_as_good(change: Callable[[Any], Any]) -> None:
-    pipeline, params = shared(), model(1)[1]
-    found = three_updates(pipeline, pipeline.init(params), change)
-    with looking_up():
-        expected = three_updates(pipeline, pipeline.init(params), change)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
 P = [{"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10}, {"w": np.ones((4, 2), np.float32)}]
 X = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
 
@@ -128,29 +100,6 @@ def small(stages: Any = (first, last), **options: Any) -> Pipeline:
     return Pipeline(list(stages), optax.sgd(0.1), 4, program="stages", **options)
 
 
-def laid_out(x: Any, order: tuple[int, ...]) -> Any:
-    return jax.device_put(x, Format(Layout(order), jax.sharding.SingleDeviceSharding(jax.devices()[0])))
-
-
-@pytest.mark.slow
-def test_a_run_that_fails_in_between_says_nothing_of_another_state() -> None:
-    def numbered(p: Any, x: Any) -> Any:
-        return x @ p["w"] + p["i"].astype(jnp.float32)[:3, :4]
-
-    params = [{"w": P[0]["w"], "i": np.arange(16, dtype=np.int32).reshape(4, 4)}, P[1]]
-    found: list[Any] = []
-    for fails in (False, True):
-        pipeline = small((numbered, last), check_nans=True)
-        one, other = pipeline.init(params), pipeline.init(params)
-        one.params[0]["i"] = laid_out(one.params[0]["i"], (1, 0))
-        one, _ = pipeline.step(one, X)
-        if fails:
-            with pytest.raises(NotFiniteError):
-                pipeline.step(other, X * np.nan)
-        found.append(pipeline.step(one, X))
-    jax.tree.map(np.testing.assert_array_equal, *found)
-
-
 def test_a_state_of_numpy_is_refused() -> None:
     pipeline, state = started()
     state, _ = pipeline.step(state, batches(0, COUNT))
@@ -162,46 +111,6 @@ def test_a_state_of_numpy_is_refused() -> None:
     assert caught.value.state is restored
     placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), restored, state)
     jax.tree.map(np.testing.assert_array_equal, pipeline.step(placed, batches(1, COUNT)), pipeline.step(state, batches(1, COUNT)))
-
-
-@pytest.mark.slow
-def test_without_jit_stages_see_values() -> None:
-    seen: list[bool] = []
-
-    def looking(p: Any, x: Any) -> Any:
-        seen.append(isinstance(x, jax.core.Tracer))
-        return x @ p["w"], np.float32(2)
-
-    def doubled(p: Any, x: Any, k: Any) -> Any:
-        return (x @ p["w"]).sum() * k, x
-
-    expected = None
-    for compiled_before in (False, True):
-        pipeline = small((looking, doubled), device_mapping=[0, 0])
-        state = pipeline.init(P)
-        if compiled_before:
-            pipeline.step(pipeline.init(P), X)
-        with jax.disable_jit():
-            for _ in range(2):
-                seen.clear()
-                state, (losses, _) = pipeline.step(state, X)
-        assert not all(seen)
-        expected = losses if expected is None else expected
-        np.testing.assert_allclose(losses, expected, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_an_update_may_be_differentiated_by_its_elements() -> None:
-    @jax.custom_jvp
-    def doubled(x: Any) -> Any:
-        return jax.pure_callback(lambda x: 2 * np.asarray(x), jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential")
-
-    doubled.defjvps(lambda g, ans, x: 2 * g)
-    relu: Callable[[Any, Any], Any] = lambda p, x: jax.nn.relu(doubled(x)) * p  # noqa: E731
-    pipeline = small((relu, lambda p, x: (x * p).sum()), device_mapping=[0, 0])
-    x, state = jnp.asarray([[0.0, 1.0, -1.0]] * 4), pipeline.init([np.float32(1), np.float32(3)])
-    gradient = jax.jit(jax.grad(lambda x: pipeline.step(state, x)[1].sum()))(x)
-    np.testing.assert_allclose(gradient, [[0.0, 6.0, 0.0]] * 4)  # as relu has it at 0
 
 
 @pytest.mark.slow

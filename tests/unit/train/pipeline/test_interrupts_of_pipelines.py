@@ -16,7 +16,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, at_calls, ctrl_c_heard, twice
+from tests.unit.train.moments import At, Moment, at_calls, ctrl_c_heard, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.ctrl_c import CtrlC
@@ -202,24 +202,6 @@ def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name:
         state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done)
     require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
-
-
-def at_random(name: str, trials: int) -> None:
-    rng = random.Random(name)
-    form = FORMS[name]
-    ends = 0
-    took = {wait: min(finished(name, form.infeed(wait_wall_s=wait), Never(), rng)[1] for _ in range(2)) for wait in (0.0, 0.0005)}
-    for trial in range(trials):
-        wait = (0.0, 0.0005)[trial % 2]
-        infeed = form.infeed(wait_wall_s=wait, depth=rng.choice((1, 3)))
-        ends += finished(name, infeed, After(rng.uniform(0, took[wait])), rng)[0]
-    assert ends or trials < 10  # a few may all come at the end
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMS)
-def test_ctrl_c_at_many_random_moments(name: str) -> None:
-    at_random(name, 15)
 
 
 def wherever_python_looks(name: str, events: Sequence[int], trials: int, *, ends: Sequence[int]) -> None:

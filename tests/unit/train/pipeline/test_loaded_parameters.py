@@ -102,20 +102,6 @@ def test_training_gives_what_numpy_does_and_parameters_stay_where_they_were(plat
     np.testing.assert_allclose(np.asarray(losses).reshape(-1), expected, rtol=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("platform", ["ipu", "cpu"])
-def test_inference_gives_what_numpy_does(platform: str) -> None:
-    made = pipeline(training=False, platform=platform, devices=2 if platform == "ipu" else 1)
-    state = made.init(PARAMS)
-    assert kinds(state.params) == {"pinned_host"}
-    state, found = made.step(state, DATA)
-    assert kinds(state.params) == {"pinned_host"}
-    expected: Any = DATA
-    for own in PARAMS:
-        expected = np.tanh(expected @ own["w"] + own["b"])
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6)
-
-
 def test_one_program_cannot_load_ahead() -> None:
     with pytest.raises(ValueError, match="something of it is in the host's memory"):
         pipeline(training=False, program="single")
@@ -131,31 +117,6 @@ def profiled(made: Pipeline, params: Any, data: Any) -> Any:
         with tilestep.profile() as found:
             jax.block_until_ready(made.step(state, data))
     return found.profile
-
-
-def peak(stages: int, wide: int, *, training: bool) -> int:
-    """Bytes of the fullest tile of one IPU that does equal stages in turn."""
-    made = Pipeline(
-        [*[dense] * (stages - 1), loss] if training else [dense] * stages,
-        optax.sgd(0.05) if training else None,
-        1,
-        pipeline_schedule="sequential",
-        devices=jax.devices("ipu"),
-        device_mapping=[0] * stages,
-        program="stages",
-        offload_optimizer_state=AWAY | {"accumulators": True},
-    )
-    own = {"w": np.zeros((wide, wide), np.float32), "b": np.zeros(wide, np.float32), "n": np.int32(1)}
-    profile = profiled(made, [own] * stages, np.zeros((1, ROWS, wide), np.float32))
-    groups = {group.name: group.peak_tile_bytes for group in profile.groups}
-    return groups[max(groups, key=lambda name: int(name.rpartition(" ")[2]))]  # the latest pipeline's
-
-
-@pytest.mark.slow
-def test_more_stages_take_only_more_code_in_training() -> None:
-    """Each has an update of its own, whose code depends little on how wide it is."""
-    wide, narrow = (peak(5, width, training=True) - peak(3, width, training=True) for width in (1024, 512))
-    assert abs(wide - narrow) < 4 * 1024**2 // 1472 // 16  # of the bytes of a tile that the weights of one stage take
 
 
 def test_a_trace_tells_when_parameters_were_loaded() -> None:

@@ -24,7 +24,7 @@ from tests.unit.train.pipeline.pipelines import (
     matrix,
     reference,
 )
-from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
+from tilestep.train import cross_replica_mean
 from tilestep.train.pipeline.pipeline import Pipeline
 
 
@@ -85,9 +85,6 @@ def test_tied_parameters_stay_equal_where_they_begin_equal_and_are_alike() -> No
         ({"program": "stages"}, optax.adam(0.1)),
         ({"program": "single"}, ACROSS),
         ({"program": "stages", "replicas": 2}, ACROSS),
-        pytest.param({"program": "stages"}, ACROSS, marks=pytest.mark.slow),
-        pytest.param({"program": "single"}, optax.adam(0.1), marks=pytest.mark.slow),
-        pytest.param({"program": "stages", "replicas": 2}, optax.adam(0.1), marks=pytest.mark.slow),
     ],
 )
 def test_tied_parameters_on_one_device_are_one_array(options: Any, optimizer: Any) -> None:
@@ -142,57 +139,7 @@ def trained_one(stage: Any) -> Any:
     return pipeline.step(pipeline.init([np.float32(1), np.float32(1)], [np.int32(5), None]), np.ones((4, 3), np.float32))
 
 
-@pytest.mark.slow
-def test_random_keys_depend_on_stage_microbatch_and_replica_alone() -> None:
-    def draw(params: Any, x: Any, *, key: Any) -> Any:
-        return x, jax.random.key_data(key)
-
-    def again(params: Any, x: Any, before: Any, *, key: Any) -> Any:
-        return before, jax.random.key_data(key)
-
-    x, key = np.zeros((4, 1), np.float32), jax.random.key(3)
-    found = [
-        Pipeline([draw, again], None, 4, pipeline_schedule=schedule, device_mapping=mapping).step(
-            Pipeline([draw, again], None, 4, device_mapping=mapping).init([(), ()]), x, key=key
-        )[1]
-        for schedule, mapping in (("grouped", [0, 1]), ("sequential", [1, 0]))
-    ]
-    expected = [[jax.random.key_data(jax.random.fold_in(jax.random.fold_in(key, stage), m)) for m in range(4)] for stage in range(2)]
-    for first, second in found:
-        np.testing.assert_array_equal(first, np.stack(expected[0]))
-        np.testing.assert_array_equal(second, np.stack(expected[1]))
-    pipeline = Pipeline([draw, again], None, 4, replicas=2)
-    first, _ = pipeline.step(pipeline.init([(), ()]), np.zeros((4, 2, 1), np.float32), key=key)[1]
-    keys = [[jax.random.key_data(jax.random.fold_in(jax.random.fold_in(key, 0), m * 2 + r)) for r in range(2)] for m in range(4)]
-    np.testing.assert_array_equal(first, np.array(keys))
-    pipeline = Pipeline([draw, again], None, 4)
-    with pytest.raises(ValueError, match=r"stage 0 \(draw\) asks for a random key: give step\(\) or run\(\) a key"):
-        pipeline.step(pipeline.init([(), ()]), x)
-    with pytest.raises(TypeError, match="key is 3: it must be a random key"):
-        pipeline.step(pipeline.init([(), ()]), x, key=3)
-
-
 # -------------------------------------------------------------------------------------------------------- replicas and meshes
-
-
-@pytest.mark.slow
-def test_replicas_take_the_mean_and_their_elements_in_turn() -> None:
-    optimizer = optax.adamw(1e-2)
-    pipeline = Pipeline(STAGES, optimizer, 6, replicas=2, reduction="mean")
-    tokens, labels = batches(1, 12)
-    rows = tokens.reshape(6, 2, *tokens.shape[1:]), labels.reshape(6, 2, ROWS)
-    state = trained(pipeline, rows)
-    assert [sorted(device.id for device in leaf.devices()) for leaf in jax.tree.leaves(state.params[1])] == [[1, 4], [1, 4]]
-    expected, _ = reference(STAGES, three(), optimizer, (tokens, labels), 2, "mean")  # a mean of means
-    assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
-    infeed, outfeed = InfeedQueue(list(zip(tokens, labels, strict=True)) * 2, replicas=2), OutfeedQueue()
-    fed = pipeline.run(pipeline.init(three()), infeed, outfeed, repeat_count=2)
-    jax.tree.map(np.testing.assert_array_equal, fed.params, state.params)
-    assert outfeed.dequeue()[0].shape == (12, 2)
-    with pytest.raises(ValueError, match=r"the pipeline has 2 replicas, but a step of the InfeedQueue is of 1: make it InfeedQueue"):
-        pipeline.run(fed, InfeedQueue([]))
-    with pytest.raises(ValueError, match=r"an array of shape \(6, 4, 5\): the second axis of each must be the 2 replicas"):
-        pipeline.step(fed, batches(1, 6))
 
 
 def test_a_stage_combines_what_replicas_have() -> None:
@@ -287,23 +234,3 @@ def test_devices_of_a_stage_are_all_or_none_of_another() -> None:
 def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Pipeline(STAGES, optax.sgd(0.1), 6, **options)
-
-
-# ------------------------------------------------------------------------------------------------------------- one program
-
-
-@pytest.mark.slow
-def test_one_program_does_what_the_stages_do() -> None:
-    optimizer = optax.sgd(0.1, momentum=0.9)
-    expected, _ = reference(STAGES, three(), optimizer, batches(3, 6), 2, "sum")
-    single = Pipeline(STAGES, optimizer, 6, program="single")
-    state = trained(single, batches(3, 6))
-    assert_near(state.params, expected)
-    assert {device.id for leaf in jax.tree.leaves(state) for device in leaf.devices()} == {0}
-    fed = single.run(single.init(three()), InfeedQueue(list(zip(*batches(3, 6), strict=True)) * 2), repeat_count=2)
-    assert_near(fed.params, expected)
-    for options in ({"replicas": 2}, {"pipeline_schedule": "stale"}, {"check_nans": True}, {"offload_activations": True}):
-        with pytest.raises(ValueError, match='program is "single", but the pipeline cannot be one program'):
-            Pipeline(STAGES, optimizer, 6, program="single", **options)
-    with pytest.raises(ValueError, match="program is 'both': it must be one of 'auto', 'stages', 'single'"):
-        Pipeline(STAGES, optimizer, 6, program="both")

@@ -69,20 +69,6 @@ def test_an_optimiser_and_a_watch_have_what_is_hidden(program: Any, options: dic
     assert_near(own_outputs, shown)
 
 
-@pytest.mark.slow
-def test_one_program_gives_out_the_same() -> None:
-    x = np.arange(4, dtype=np.float32)
-    for options in ({"outfeed_mask": [True, False]}, {"accumulate_outfeed": True}):
-        both = []
-        for program in ("stages", "single"):
-            pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, program=program, **options)
-            both.append(pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
-        jax.tree.map(np.testing.assert_array_equal, *both)
-    pipeline = Pipeline([lambda p, x: x, [lambda p, x: x * 2, lambda p, x: (x, x)]], None, 4, program="single")
-    found = pipeline.step(pipeline.init([(), [(), ()]]), x)[1]
-    assert [leaf.tolist() for leaf in found] == [(2 * x).tolist(), x.tolist(), x.tolist()]
-
-
 def test_a_bar_tells_of_compilation_microbatches_and_updates(capsys: pytest.CaptureFixture[str]) -> None:
     pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.01), 4)
     pipeline.run(pipeline.init([np.float32(1), np.float32(1)]), InfeedQueue([np.float32(1)] * 8), repeat_count=2, progress=True)

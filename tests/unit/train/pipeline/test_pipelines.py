@@ -80,19 +80,6 @@ def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule
     assert_near(state.params, [own[count] for own in versions], 1e-5)
 
 
-@pytest.mark.slow
-def test_inference_of_the_documents() -> None:
-    """A data set of five, three stages on devices 2, 0 and 1, interleaved, twelve microbatches: TensorFlow's documentation for the IPU."""
-    stages = [lambda p, c, x: (x + c) * 2, lambda p, x: x * 2, lambda p, x: x.sum() + 10]
-    pipeline = Pipeline(stages, None, 12, pipeline_schedule="interleaved", device_mapping=[2, 0, 1])
-    state = pipeline.init([(), (), ()])
-    data = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    found = pipeline.step(state, np.stack([data * k for k in range(12)]), inputs=(np.float32(0.5),))[1]
-    np.testing.assert_allclose(found, [4 * (10 * k + 4 * 0.5) + 10 for k in range(12)])
-    with pytest.raises(ValueError, match="the count of microbatches is 10, which must be a multiple of 3: 9 or 12"):
-        Pipeline(stages, None, 10, pipeline_schedule="interleaved", device_mapping=[2, 0, 1])
-
-
 captured = np.ones(3, np.float32)
 
 

@@ -222,15 +222,6 @@ FEW = settings(derandomize=True, deadline=None, max_examples=2, database=None, p
 
 
 @pytest.mark.slow
-def test_halves_in_a_norm_are_all_that_differs() -> None:
-    """The case of which `check` speaks."""
-    devices = (0, 2, 2, 0, 0, 0, 2, 3, 3, 1, 3, 2)
-    names = {"schedule": "zero_bubble", "reduction": "running_mean", "optimizer": "clipped"}
-    numbers = {"recompute": 2, "replicas": 1, "count": 5, "is_tied": False, "is_single": False, "seed": 98}
-    check(Drawn(middle=("dense", "gated", "pair"), devices=devices, **names, **numbers))
-
-
-@pytest.mark.slow
 @settings(FEW, max_examples=60)
 @given(pipelines())
 def test_any_of_many_pipelines_trains_as_one_device_does(drawn: Drawn) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from tilestep.errors import NotFiniteError, QueueError
+from tilestep.errors import NotFiniteError
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.pipeline.pipeline import Pipeline
 
@@ -154,29 +154,4 @@ def test_after_an_exception_of_the_dataset(form: str, ahead: int) -> None:
     later = InfeedQueue(dataset(ELEMENTS))
     later.restore(infeed.state())
     state = pipeline.run(reached.carry, later, outfeed, repeat_count=UPDATES - 2)
-    require_like_one_that_nothing_ended(pipeline, state, outfeed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["grouped", "one program"])
-def test_what_cannot_be_given_out_is_refused_before_the_update(form: str) -> None:
-    def taller(w: Any, y: Any, x: Any) -> Any:
-        return ((y - w) ** 2).mean(), x[None]
-
-    pipeline = made(lambda w, x: (jnp.tanh(x * w), x), **FORMS[form])
-    infeed, outfeed = InfeedQueue([element(k) for k in range(ELEMENTS)]), OutfeedQueue()
-    state = pipeline.run(started(pipeline), infeed, outfeed)
-    other = Pipeline([lambda w, x: (x * w, x), taller], optax.sgd(0.1), COUNT, **{"strict": False, **FORMS[form]})
-    with pytest.raises(QueueError, match="wait to be read") as caught:
-        other.run(other.init([np.float32(1)] * 2), infeed, outfeed)
-    masked = Pipeline([lambda w, x: (x * w, x), head], optax.sgd(0.1), COUNT, outfeed_mask=[True], **{"strict": False, **FORMS[form]})
-    with pytest.raises(ValueError, match="outfeed_mask has 1 entries, but the last stage returns 2 items") as wrong:
-        masked.run(masked.init([np.float32(1)] * 2), infeed)
-    for error in (caught.value, wrong.value):
-        reached = loop_state(error)
-        assert reached is not None
-        assert reached.steps == 0
-        assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(reached.carry))
-    assert infeed.consumed == COUNT
-    state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
     require_like_one_that_nothing_ended(pipeline, state, outfeed)

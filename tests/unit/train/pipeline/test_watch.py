@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -238,37 +237,3 @@ def test_a_loop_whose_end_is_not_known_cannot_be_watched() -> None:
 def test_inference_has_neither_gradients_nor_updates(key: Any, kind: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"watch has {key!r}, but a pipeline without an optimizer has {kind}")):
         pipeline_of(["h", key], training=False)
-
-
-HOWS = ("last", "all", "sum")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("schedule", ["grouped", "sequential", "stale"])
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.5), optax.adam(0.1)], ids=["sgd", "adam"])
-def test_offloaded_parameters_each_way(optimizer: Any, schedule: Any, how: str) -> None:
-    check_offloaded_parameters(optimizer, schedule, [how] * 3)
-
-
-def check_offloaded_parameters(optimizer: Any, schedule: Any, hows: Sequence[str]) -> None:
-    """Watched parameters in the host's memory are those on the devices. Args: hows: of each stage, how it is watched."""
-    keys, w = [parameter(0, "w"), parameter(1, "w"), parameter(2)], np.arange(1, 4, dtype=np.float32)
-    rows = np.linspace(0, 1, 18, dtype=np.float32).reshape(6, 3)
-    stages: list[Any] = [lambda p, x: jnp.tanh(x * p["w"])] * 2 + [total]
-
-    def seen(**options: Any) -> list[Any]:
-        watch: Any = dict(zip(keys, hows, strict=True))
-        pipeline = Pipeline(
-            stages, optimizer, 6, device_mapping=[0, 0, 0], strict=False, watch=watch, pipeline_schedule=schedule, **options
-        )
-        params: Any = [{"w": w}, {"w": 2 * w}, w]  # numbers alone would stay on the device
-        state, result = pipeline.step(pipeline.init(params), rows)
-        for key, how, leaf in zip(keys, hows, jax.tree.leaves(state.params), strict=True):
-            if how == "last":
-                np.testing.assert_array_equal(result.values[key], leaf)
-        pipeline.step(state, rows)  # gives the state's arrays up
-        return [np.asarray(result.values[key]) for key in keys]
-
-    for away, here in zip(seen(offload_optimizer_state={"parameters": True}), seen(), strict=True):
-        np.testing.assert_allclose(away, here, rtol=1e-6)

@@ -165,33 +165,6 @@ def test_parameters_are_those_after_the_update_and_outlive_it(program: Any) -> N
         np.testing.assert_array_equal(np.asarray(first.values[key]).reshape(leaf.shape), leaf)
 
 
-@pytest.mark.slow
-def test_tied_and_offloaded_parameters_and_those_of_an_optimiser_that_looks_across_stages() -> None:
-    w, rows = np.float32(np.random.default_rng(0).normal(size=(3, 3))), np.float32(np.random.default_rng(1).normal(size=(COUNT, 2, 3)))
-    optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.1))
-    watch: Any = {parameter(0, "w"): "all", parameter(1): "last", gradient("h"): "all"}
-    stages = [lambda p, x: watched(x @ p["w"], "h"), lambda p, x: ((x @ p) ** 2).sum()]
-    away = {"optimizer_state": True, "parameters": True}
-    cases: list[Any] = [{"program": "stages"}, {"program": "single"}, {"program": "stages", "offload_optimizer_state": away}]
-    for options in cases:
-        pipeline = Pipeline(stages, optimizer, COUNT, strict=False, watch=watch, **options)
-        state, seen = pipeline.step(pipeline.init([{"w": w}, w]), rows)
-        np.testing.assert_array_equal(seen.values[parameter(0, "w")][0], state.params[0]["w"])
-        np.testing.assert_array_equal(seen.values[parameter(1)], state.params[1])
-        np.testing.assert_allclose(seen.values[gradient("h")], 2 * rows @ w @ w @ w.T, rtol=1e-5)
-    pipeline = Pipeline(
-        [stages[0], lambda p, x: ((x @ p["w"]) ** 2).sum()],
-        optimizer,
-        COUNT,
-        strict=False,
-        tied=[[(0, "w"), (1, "w")]],
-        watch=[parameter(0, "w"), parameter(1, "w")],
-    )
-    state, seen = pipeline.step(pipeline.init([{"w": w}, {"w": w}]), rows)
-    for stage in range(2):
-        np.testing.assert_array_equal(seen.values[parameter(stage, "w")][0], state.params[stage]["w"])
-
-
 # ------------------------------------------------------------------------------------------------------------------------ inference
 
 

@@ -43,20 +43,6 @@ def on_each(function: Callable[[Any], Any], values: Any) -> Any:
     return jax.tree.map(np.asarray, jax.jit(there.shard_map(one, in_specs=P(there.axis), out_specs=P(there.axis)))(values))
 
 
-@pytest.mark.slow
-def test_gathered_parts_of_a_scattered_sum_are_the_sum() -> None:
-    rng = np.random.default_rng(0)
-    for rows in (1, 4, 5, 8):
-        values = rng.integers(-9, 9, (4, rows, 2)).astype(np.float32)
-        parts = on_each(train.cross_replica_reduce_scatter, values)
-        assert parts.shape == (4, -(-rows // 4), 2)
-        whole = parts.reshape(-1, 2)
-        np.testing.assert_array_equal(whole[:rows], values.sum(0))
-        assert (whole[rows:] == 0).all()
-        means = on_each(lambda x: train.cross_replica_reduce_scatter(x, reduction="mean"), values)
-        np.testing.assert_array_equal(means, parts / 4)
-
-
 def test_scattered_sums_of_groups() -> None:
     values = np.arange(12, dtype=np.float32).reshape(4, 3)
     parts = on_each(lambda x: train.cross_replica_reduce_scatter(x, group_size=2), values)
