@@ -122,14 +122,6 @@ def test_a_choice_by_platform_is_no_branch() -> None:
     assert not has_slow_convolutions(_jax.make_jaxpr(chosen)(data))
 
 
-def test_a_function_keeps_its_name_and_its_structure() -> None:
-    def named(a: dict[str, Any]) -> dict[str, Any]:
-        return {"b": (a["a"], None)}
-
-    assert with_quick_convolutions(named).__name__ == "named"
-    assert with_quick_convolutions(named)({"a": 1})["b"][1] is None
-
-
 def test_a_program_is_written_anew_where_its_convolutions_are_slow() -> None:
     def step(kernel: Any, x: Any) -> tuple[Any, Any]:
         value, gradient = _jax.value_and_grad(lambda kernel: (lax.conv(x, kernel, (1, 1), "SAME") ** 2).sum())(kernel)

@@ -7,21 +7,19 @@ import os
 import resource
 import signal
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tests.unit.train.checkpoints.test_checkpoints import Ended, bits
 from tilestep import train
-from tilestep.errors import CheckpointError, Preempted, QueueError
+from tilestep.errors import CheckpointError, QueueError
 from tilestep.train.checkpoints.metadata import Metadata
 from tilestep.train.checkpoints.storage import Storage
 
@@ -66,30 +64,6 @@ def test_random_keys_that_differ_between_replicas_stay_different(tmp_path: Path)
     checkpoints.save(0, keys)
     found = jax.random.key_data(checkpoints.restore(like=keys))
     assert [shard.data.tolist() for shard in found.addressable_shards] == [[0, 0], [1, 1]]
-
-
-class Point(NamedTuple):
-    x: Any
-    y: Any
-
-
-@pytest.mark.parametrize("kind", [lambda c: Point(c, c + 1), lambda c: OrderedDict(b=c, a=c + 1), lambda c: {}, lambda c: ({"a": c}, [c])])
-def test_unread_values_of_any_containers_are_kept(kind: Callable[[Any], Any], tmp_path: Path) -> None:
-    def run(directory: Path, total: int) -> Any:
-        outfeed = train.OutfeedQueue()
-
-        def body(c: Any) -> Any:
-            outfeed.enqueue(kind(c))
-            return c + 1
-
-        train.repeat(total, body, jnp.zeros(()), None, outfeed, checkpoints=train.Checkpoints(directory, every=2))
-        return outfeed.dequeue()
-
-    whole = run(tmp_path / "whole", 8)
-    run(tmp_path / "parts", 4)
-    found = run(tmp_path / "parts", 8)
-    assert jax.tree.structure(found) == jax.tree.structure(whole)
-    assert bits(found) == bits(whole)
 
 
 def test_odd_leaves_are_right_or_refused(tmp_path: Path) -> None:
@@ -138,60 +112,6 @@ def test_a_last_save_that_fails_leaves_the_result_with_the_error(tmp_path: Path)
     assert (state.steps, float(state.carry[0])) == (10, 10)
     assert [file.name for file in (tmp_path / "process-0").iterdir()] == ["lock"]  # the half of it would fill the disk
     assert float(train.repeat(10, lambda c: c + 1, jnp.zeros(3), checkpoints=checkpoints)[0]) == 10  # the same object may go on
-
-
-def test_steps_of_an_error_are_those_of_the_whole_run(tmp_path: Path) -> None:
-    def run(end: int) -> BaseException:
-        def data() -> Iterator[np.float32]:
-            for number in range(end):
-                yield np.float32(number)
-            raise Ended
-
-        with pytest.raises(Ended) as raised:
-            train.repeat(30, lambda c, x: c + x, jnp.zeros(()), train.InfeedQueue(data), checkpoints=train.Checkpoints(tmp_path, every=5))
-        return raised.value
-
-    run(12)
-    error = run(23)
-    state = train.loop_state(error)
-    assert state is not None
-    assert (state.steps, float(state.carry)) == (20, sum(range(20)))
-    assert any("repeat(30) had done 20 steps" in note for note in error.__notes__)
-
-
-def test_sigterm_in_the_last_chunk_ends_the_program_too(tmp_path: Path) -> None:
-    def data() -> Iterator[np.float32]:
-        for number in range(8):
-            if number == 7:
-                signal.raise_signal(signal.SIGTERM)
-            yield np.float32(number)
-
-    infeed = train.InfeedQueue(data, prefetch_depth=1)
-    with pytest.raises(Preempted) as ended:
-        train.repeat(8, lambda c, x: c + x, jnp.zeros(()), infeed, chunk=8, checkpoints=train.Checkpoints(tmp_path, every=8))
-    assert ended.value.step == 8
-    assert train.Checkpoints(tmp_path).latest() == 8
-
-
-def test_two_writers_of_a_directory_do_not_remove_each_other_s(tmp_path: Path) -> None:
-    one, other = train.Checkpoints(tmp_path, background=False), train.Checkpoints(tmp_path, background=False)
-    one.save(10, 0)
-    other.save(20, 0)
-    with pytest.raises(CheckpointError, match="has a checkpoint of step 20 already, and step 15 is not after it"):
-        one.save(15, 0)
-
-
-def test_a_pipeline_whose_optimiser_is_a_function_refuses_a_directory_before_any_update(tmp_path: Path) -> None:
-    train.Checkpoints(tmp_path, background=False).save(9, 0)
-
-    def data() -> Iterator[np.float32]:
-        raise AssertionError("it was asked")
-        yield
-
-    pipeline = train.Pipeline([lambda w, x: x * w, lambda w, x: ((x * w) ** 2).mean()], lambda loss: (optax.sgd(0.1), loss), 4)
-    state = pipeline.init([jnp.ones(3)] * 2)
-    with pytest.raises(CheckpointError, match="has step 9, and a pipeline of 2 stages has 1 steps in all: it is of another, longer run"):
-        pipeline.run(state, train.InfeedQueue(data), checkpoints=train.Checkpoints(tmp_path, every=1))
 
 
 @pytest.mark.parametrize("name", ["", "gs://bucket/run", "a\0b", b"run"])
@@ -388,14 +308,6 @@ def test_folders_that_are_links_are_refused_for_reading_and_for_saving(saved: Pa
     whole = saved.rename(elsewhere / "whole")  # the directory is the user's: a link to it is no error
     saved.symlink_to(whole)
     assert restored(saved)["w"].tolist() == [0, 1, 2]
-
-
-def test_other_feeds_are_named_before_an_array_is_read(saved: Path) -> None:
-    (saved / "process-0" / "1" / "a0.0").unlink()
-    with pytest.raises(CheckpointError, match=r"was saved with feeds \['infeed'\], and here are none: give the same ones"):
-        train.Checkpoints(saved).restore(like={"w": jnp.zeros(3)}, outfeeds=train.OutfeedQueue(), step=1)
-    with pytest.raises(CheckpointError, match=r"process-0/1 is damaged: state\['w'\] cannot be read"):
-        restored(saved)
 
 
 def test_a_damaged_newest_one_is_named_and_an_older_one_can_be_restored(tmp_path: Path) -> None:

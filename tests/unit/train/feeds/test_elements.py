@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import jax
@@ -35,24 +34,6 @@ def test_elements_of_every_dtype_are_gathered(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "later",
-    [
-        np.zeros((2, 2), np.float32),
-        np.zeros(3, np.float64),
-        np.zeros(3, ">f4"),
-        (np.zeros(3, np.float32),),
-        {"a": np.zeros(3, np.float32)},
-        "text",
-    ],
-)
-def test_an_element_that_is_unlike_is_named_by_its_number(later: Any) -> None:
-    elements = [np.zeros(3, np.float32)] * 40 + [later]
-    with pytest.raises(DatasetError, match=r"element 40 is "):
-        repeat(41, lambda c, x: c + x[0], 0.0, InfeedQueue(elements))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("later", "message"),
     [
         (
@@ -77,21 +58,6 @@ def test_elements_must_be_alike(later: Any, message: str) -> None:
 def test_elements_must_be_arrays_of_numbers(element: Any) -> None:
     with pytest.raises(DatasetError, match=r"element 0(\['a'\])? (is|has no arrays)"):
         repeat(1, lambda c, *_: c, 0, InfeedQueue([element]))
-
-
-@pytest.mark.parametrize(("elements", "number"), [([{"n": 2**31}], 0), ([{"n": 1}, {"n": -(2**31) - 1}], 1), ([{"n": 2**63}], 0)])
-def test_whole_numbers_that_do_not_fit_are_no_other_numbers(elements: list[Any], number: int) -> None:
-    def body(c: Any, n: Any) -> Any:
-        return n
-
-    with (
-        InfeedQueue(elements) as queue,
-        pytest.raises(DatasetError, match=rf"element {number}\['n'\] is -?\d+, which u?int32 does not have"),
-    ):
-        repeat(len(elements), body, jnp.uint32(0) if elements[0]["n"] == 2**63 else 0, queue)
-    with jax.enable_x64(True), InfeedQueue(elements) as queue:
-        carry = jnp.uint64(0) if elements[0]["n"] == 2**63 else 0
-        assert int(repeat(len(elements), body, carry, queue)) == elements[-1]["n"]
 
 
 def strided(array: Any) -> Any:
@@ -199,15 +165,3 @@ def test_an_element_of_no_numbers_is_named_with_its_leaf(array: Any, before: int
     elements = [{"x": [np.zeros(3, np.float32)], "y": 1}] * before + [{"x": [array], "y": 1}]
     with InfeedQueue(elements) as infeed, pytest.raises(DatasetError, match=rf"element {before}\['x'\]\[0\] is .*, no array of numbers"):
         repeat(4, lambda c, x, y: c + y, 0, infeed, chunk=chunk)
-
-
-def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
-    infeed = InfeedQueue(itertools.repeat({"f": np.float64(0.1), "i": np.int64(7), "p": 3, "b": True}))
-
-    def body(c: Any, f: Any, i: Any, p: Any, b: Any) -> Any:
-        assert [str(x.dtype) for x in (f, i, p, b)] == ["float32", "int32", "int32", "bool"]
-        return c
-
-    repeat(2, body, 0, infeed)
-    with jax.enable_x64(True):
-        assert float(repeat(1, lambda c, x: c + x, 0.0, InfeedQueue(itertools.repeat(np.float64(0.1))))) == 0.1

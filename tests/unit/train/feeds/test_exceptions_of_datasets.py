@@ -13,21 +13,6 @@ from tilestep.errors import DatasetError
 from tilestep.train import InfeedQueue, OutfeedQueue, repeat
 
 
-@pytest.mark.parametrize("bad", [1, 5, 63, 64, 99])
-def test_what_came_before_an_exception_is_used(bad: int) -> None:
-    def dataset() -> Iterator[Any]:
-        for k in range(100):
-            if k == bad:
-                raise OSError(f"element {k} cannot be read")
-            yield np.full(3, k, np.float32)
-
-    infeed = InfeedQueue(dataset)
-    with pytest.raises(OSError, match=f"element {bad} cannot be read"):
-        repeat(100, lambda c, x: c + x[0], 0.0, infeed, chunk=7)
-    assert infeed.consumed == bad // 7 * 7
-    assert used(infeed, bad % 7, chunk=1) == [[k] * 3 for k in range(bad // 7 * 7, bad)] if bad % 7 else True
-
-
 class Failing:
     """Numbers from 0 on, and an exception instead of each of some, so many times."""
 

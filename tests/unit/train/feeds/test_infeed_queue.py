@@ -27,32 +27,6 @@ def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
     infeed.close()
 
 
-def test_copy_is_a_bool() -> None:
-    with pytest.raises(TypeError, match=r"copy is 'no': it must be True or False"):
-        InfeedQueue([], copy="no")
-
-
-@pytest.mark.parametrize("dataset", [3, None, {"a": 1}, "text"])
-def test_what_is_no_dataset_is_refused(dataset: Any) -> None:
-    with pytest.raises(TypeError, match="dataset is a"):
-        InfeedQueue(dataset)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"prefetch_depth": 0}, ValueError, "prefetch_depth is 0: it must be 1 to 255"),
-        ({"prefetch_depth": 256}, ValueError, "prefetch_depth is 256: it must be 1 to 255"),
-        ({"prefetch_depth": 1.5}, TypeError, "prefetch_depth is 1.5"),
-        ({"replicas": 0}, ValueError, "replicas is 0: it must be 1 or more"),
-        ({"sharding": "cpu"}, TypeError, "sharding has a str: it must be a jax.Device"),
-    ],
-)
-def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        InfeedQueue([1], **options)
-
-
 @pytest.mark.slow
 def test_it_goes_ahead_by_its_depth_and_no_further() -> None:
     pulled = []

@@ -266,17 +266,3 @@ def test_values_of_another_kind_wait_for_the_first_to_be_read() -> None:
     assert outfeed.dequeue().tolist() == [0, 1]
     repeat(2, body, 0.0, outfeed=outfeed)
     assert outfeed.dequeue().dtype == np.float32
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"mode": "first"}, ValueError, "mode is 'first': it must be one of 'all', 'last'"),
-        ({"when_full": "wait"}, ValueError, "when_full is 'wait'"),
-        ({"buffer_depth": 0}, ValueError, "buffer_depth is 0: it must be 1 or more"),
-        ({"replicas": "2"}, TypeError, "replicas is '2'"),
-    ],
-)
-def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        OutfeedQueue(**options)

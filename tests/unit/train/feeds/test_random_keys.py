@@ -10,8 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from tilestep.errors import DatasetError, QueueError
-from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, dataset_benchmark, repeat
+from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, repeat
 
 
 def keys(count: int, impl: str = "threefry2x32") -> list[jax.Array]:
@@ -72,37 +71,6 @@ def test_each_replica_has_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("odd", "found"),
-    [
-        (np.zeros(2, np.uint32), r"uint32\[2\]"),
-        (jax.random.key(1, impl="rbg"), r"key<rbg>\[\]"),
-        (jax.random.split(jax.random.key(1)), r"key<threefry2x32>\[2\]"),
-    ],
-)
-def test_an_element_with_another_kind_of_key_is_refused(odd: Any, found: str) -> None:
-    with (
-        InfeedQueue([jax.random.key(0), odd]) as infeed,
-        pytest.raises(DatasetError, match=rf"element 1 is {found}, in the first one it was key<threefry2x32>\[\]"),
-    ):
-        repeat(2, lambda carry, key: carry, 0, infeed)
-
-
-def test_keys_wait_for_keys_alone() -> None:
-    outfeed = OutfeedQueue()
-
-    def enqueuing(value: Any) -> Any:
-        def body(carry: Any) -> Any:
-            outfeed.enqueue(value)
-            return carry
-
-        return body
-
-    repeat(1, enqueuing(jax.random.key(0)), 0, outfeed=outfeed)
-    with pytest.raises(QueueError, match=r"the loop enqueues uint32\[2\], but values like key<threefry2x32>\[\] wait to be read"):
-        repeat(1, enqueuing(jnp.zeros(2, jnp.uint32)), 0, outfeed=outfeed)
-
-
-@pytest.mark.parametrize(
     ("keys", "says"),
     [
         (["threefry2x32", "rbg"], "does not say of each array whether it has random keys"),
@@ -137,18 +105,3 @@ def test_keys_pass_through_the_stages_of_a_pipeline(training: bool, platform: st
     expected = [2 * value + float(jax.random.normal(key)) for value, key in zip(drawn(4), keys(4), strict=True)]
     np.testing.assert_allclose(found[:4], expected, rtol=1e-4)  # before training changes the weights
     np.testing.assert_array_equal(numbers(came), all_numbers(8))
-
-
-def test_keys_that_a_stage_makes_pass_on_update_after_update() -> None:
-    def first(w: Any, number: Any) -> Any:
-        return number * w, jax.random.fold_in(jax.random.key(0), number.astype(int))
-
-    pipeline = Pipeline([first, lambda w, h, key: (h * w, key)], None, 2, devices=jax.devices("cpu")[:2])
-    outfeed = OutfeedQueue()
-    with InfeedQueue([np.float32(number) for number in range(6)]) as infeed:
-        pipeline.run(pipeline.init([jnp.float32(1), jnp.float32(2)]), infeed, outfeed, repeat_count=3)
-    np.testing.assert_array_equal(numbers(outfeed.dequeue()[1]), all_numbers(6))
-
-
-def test_keys_count_as_their_numbers_in_a_benchmark() -> None:
-    assert '"total_bytes_processed": 16.0' in dataset_benchmark(lambda: iter(keys(2)), 1, 2)

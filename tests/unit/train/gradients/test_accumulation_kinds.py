@@ -12,7 +12,6 @@ import optax
 import pytest
 
 from tilestep.train import InfeedQueue, accumulate_gradients, gradient_accumulation, repeat
-from tilestep.train.loop.update_pattern import counters_in
 
 half = jnp.float16
 
@@ -74,28 +73,6 @@ def test_a_running_mean_stays_where_a_sum_of_halves_overflows() -> None:
     np.testing.assert_array_equal(found, same[0])  # the mean of equal gradients is theirs
 
 
-@pytest.mark.parametrize("own", [half, jnp.float32])
-@pytest.mark.parametrize("dtype", [None, jnp.bfloat16, jnp.float32])
-@pytest.mark.parametrize("inner", [optax.adam(0.1), optax.lamb(0.1), optax.sgd(0.1, momentum=0.9)])
-def test_states_keep_their_dtypes_in_a_loop(inner: Any, own: Any, dtype: Any) -> None:
-    optimiser = gradient_accumulation(inner, 2, dtype=dtype)
-    params = {"w": jnp.ones(3, own)}
-    state = optimiser.init(params)
-    assert state.accumulators["w"].dtype == (own if dtype is None else dtype)
-    assert {leaf.dtype for leaf in jax.tree.leaves(state.inner) if leaf.shape} == {
-        jnp.dtype(own) if dtype is None else jnp.promote_types(own, dtype)
-    }
-    updates, new = jax.eval_shape(optimiser.update, params, state, params)
-    assert updates["w"].dtype == own
-    assert jax.tree.map(lambda leaf: leaf.dtype, new) == jax.tree.map(lambda leaf: leaf.dtype, state)
-
-
-def test_without_parameters_updates_are_of_the_gradients_dtype() -> None:
-    optimiser = gradient_accumulation(optax.sgd(1.0), 1, dtype=jnp.float32)
-    updates, _ = optimiser.update({"w": jnp.ones(2, half)}, optimiser.init({"w": jnp.ones(2, half)}))
-    assert updates["w"].dtype == half
-
-
 def test_none_stands_for_what_has_no_gradient() -> None:
     params = {"w": jnp.ones(2), "frozen": jnp.ones(3), "nothing": None}
     gradients = {"w": jnp.ones(2), "frozen": None, "nothing": None}
@@ -119,18 +96,6 @@ def test_whole_numbers_have_no_accumulator() -> None:
         updates, state = optimiser.update({"w": jnp.ones(2), "steps": jnp.int32(0), "key": None}, state, params)
         found = optax.apply_updates(found, {k: updates[k] for k in found})
     assert (found["w"].tolist(), int(found["steps"])) == ([0, 0], 7)
-
-
-def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() -> None:
-    found: list[Any] = []
-
-    def update(updates: Any, state: Any, params: Any = None, *, value: Any) -> tuple[Any, Any]:
-        found.append(float(value))
-        return updates, state
-
-    optimiser = gradient_accumulation(optax.GradientTransformationExtraArgs(lambda params: (), update), 1)
-    optimiser.update(jnp.ones(2), optimiser.init(jnp.ones(2)), jnp.ones(2), value=3.0)
-    assert found == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -205,14 +170,3 @@ def test_a_microbatch_may_be_made_in_the_loop() -> None:
     np.testing.assert_array_equal(taken[1], given[1])
     with pytest.raises(TypeError, match="take is 3"):
         accumulate_gradients(loss, 2.0, data, take=3)  # type: ignore[arg-type]
-
-
-def test_whatever_holds_an_accumulating_optimiser_can_tell() -> None:
-    """A pipeline, which accumulates by itself, asks this of an optimiser's state."""
-    for optimiser, counts in (
-        (optax.chain(optax.clip(1.0), gradient_accumulation(optax.adam(0.1), 3)), [3]),
-        (optax.MultiSteps(gradient_accumulation(optax.adam(0.1), 5), 2), [5]),
-        (optax.adam(0.1), []),
-    ):
-        state = jax.eval_shape(optimiser.init, {"w": jnp.ones(2)})
-        assert [counter.count for counter in counters_in(jax.tree.structure(state))] == counts

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 
-from tilestep.train import OutfeedQueue, accumulate_gradients, recomputed, repeat, while_loop
+from tilestep.train import OutfeedQueue, recomputed, repeat
 
 WAYS: dict[str, Any] = {
     "full": "full",
@@ -100,26 +100,6 @@ def test_a_mark_in_what_jax_has_traced_before_is_found() -> None:
     found = [repeat(3, lambda c: body(c), 0.5, outfeed=outfeed, recompute="full") for _ in range(2)]
     assert outfeed.dequeue().shape == (6,)
     assert float(found[0]) == float(found[1]) == float(repeat(3, body, 0.5, outfeed=outfeed))
-
-
-@pytest.mark.parametrize(
-    ("way", "error"),
-    [("half", ValueError), ((), ValueError), (("a", 1), ValueError), (["a"], TypeError), (True, TypeError), (int, TypeError)],
-)
-def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
-    for call in (
-        lambda: repeat(2, lambda c: c, 0, recompute=way),
-        lambda: while_loop(lambda c: False, lambda c: c, 0, recompute=way),
-        lambda: recomputed(loss, way),
-        lambda: accumulate_gradients(loss, weights(), (jnp.ones((1, 2, WIDTH)), jax.random.split(jax.random.key(0), 1)), recompute=way),
-    ):
-        with pytest.raises(error, match=r'it must be None, "full", a policy of jax.checkpoint_policies, or a tuple of one or more names'):
-            call()
-
-
-def test_what_is_no_function_cannot_be_recomputed() -> None:
-    with pytest.raises(TypeError, match=r"function is 3: it must be a function, whose values recomputed\(\) keeps"):
-        recomputed(3)
 
 
 def test_marking_a_part_compiles_nothing_anew() -> None:

@@ -17,7 +17,6 @@ from tilestep.train import (
     InfeedQueue,
     OutfeedQueue,
     Replicas,
-    cross_replica,
     gradient_accumulation,
     loop_state,
     repeat,
@@ -102,15 +101,3 @@ def test_the_newest_checkpoint_is_finite_and_the_error_names_it(tmp_path: Path) 
 def test_a_carry_that_has_nothing_to_be_looked_at_is_finite(carry: Any) -> None:
     found = repeat(3, lambda carry: carry, carry, check_nans=True, donate=False)
     assert jax.tree.structure(found) == jax.tree.structure(carry)
-
-
-def test_optimisers_over_replicas_look_too() -> None:
-    optimizer = cross_replica(optax.adam(0.1))
-
-    def body(carry: Any, x: Any) -> Any:
-        updates, state = optimizer.update(jnp.log(x) * carry[0], carry[1], carry[0])
-        return carry[0] + updates, state
-
-    infeed = InfeedQueue([np.float32(k) for k in (1, 2, 3, -1)], replicas=2)
-    with pytest.raises(NotFiniteError, match=r"step 1 of repeat\(2\), counted from 0"):
-        repeat(2, body, (jnp.float32(1), optimizer.init(jnp.float32(1))), infeed, replicas=Replicas(2), check_nans=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import namedtuple
 from collections.abc import Iterator
@@ -90,24 +89,6 @@ def test_the_same_loop_again_is_not_traced_and_a_remainder_is_once() -> None:
     assert len(traces) == 2
     repeat(4, body, {"w": np.zeros(4, np.float32)}, infeed)
     assert len(traces) == 3
-
-
-def test_any_hashable_callable_is_a_body() -> None:
-    class Adder:
-        def __init__(self) -> None:
-            self.traces = 0
-
-        def add(self, c: Any) -> Any:
-            self.traces += 1
-            return c + 1
-
-        __call__ = add
-
-    adder = Adder()
-    for _ in range(2):
-        assert repeat(3, adder.add, 0) == 3
-        assert repeat(3, adder, 0) == 3
-    assert adder.traces == 2
 
 
 @pytest.mark.slow
@@ -198,19 +179,6 @@ def test_a_dataset_s_exception_comes_as_itself_with_what_was_done() -> None:
         repeat(1, add, np.float32(0), infeed)  # as a generator is that has raised
 
 
-def test_an_exception_that_nobody_can_write_to_comes_as_itself_too() -> None:
-    @dataclasses.dataclass(frozen=True)
-    class FrozenError(Exception):
-        why: str
-
-    def dataset() -> Iterator[Any]:
-        yield from numbers(2)
-        raise FrozenError("the disk")
-
-    with pytest.raises(FrozenError, match="the disk"):
-        repeat(3, add, np.float32(0), InfeedQueue(dataset))
-
-
 @pytest.mark.slow
 def test_a_dataset_that_ends_early_says_where() -> None:
     infeed = InfeedQueue(numbers(10))
@@ -242,22 +210,6 @@ def test_a_queue_serves_one_loop_at_a_time() -> None:
         return c + x
 
     assert float(repeat(5, body, np.float32(0), infeed)) == 10
-
-
-def test_replicas_take_successive_elements() -> None:
-    """TensorFlow for the IPU's replicated infeed: 0, 1, 2 again and again, two replicas, v = sum over replicas of v + x."""
-    infeed = InfeedQueue(lambda: itertools.cycle(np.arange(3, dtype=np.float32)), replicas=2)
-    outfeed = OutfeedQueue(replicas=2)
-    step = jax.vmap(lambda v, x: jax.lax.psum(v + x, "replica"), axis_name="replica")
-
-    def body(v: Any, x: Any) -> Any:
-        v = step(v, x)
-        outfeed.enqueue(v)
-        return v
-
-    repeat(5, body, np.zeros(2, np.float32), infeed, outfeed)
-    np.testing.assert_array_equal(outfeed.dequeue(), [[1, 1], [4, 4], [11, 11], [23, 23], [48, 48]])
-    assert infeed.consumed == 10
 
 
 def test_a_bar_shows_the_steps(capsys: pytest.CaptureFixture[str]) -> None:

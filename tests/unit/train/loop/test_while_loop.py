@@ -93,22 +93,6 @@ def test_replicas_use_whole_steps() -> None:
         while_loop(lambda c: c[0] < 5, lambda c, x: (c[0] + 1, c[1] + x), (0, np.zeros(2, np.float32)), infeed, chunk=4)
 
 
-def test_the_same_loop_again_is_not_traced() -> None:
-    traces = []
-
-    def body(c: Any, x: Any) -> Any:
-        traces.append(None)
-        return step(c, x)
-
-    def condition(c: Any) -> Any:
-        return c["steps"] < 9
-
-    infeed = InfeedQueue(numbers())
-    for _ in range(3):
-        while_loop(condition, body, start(), infeed, chunk=4)
-    assert len(traces) == 1
-
-
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -121,12 +105,3 @@ def test_the_same_loop_again_is_not_traced() -> None:
 def test_a_bad_condition_is_told_what_is_wrong(condition: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         while_loop(condition, step, start(), InfeedQueue(numbers()))
-
-
-def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="maximum_iterations is -1: it must be 0 or more"):
-        while_loop(lambda c: True, lambda c: c, 0, maximum_iterations=-1)
-    with pytest.raises(TypeError, match=r"carry\['total'\]: the loop's body, lambda, must keep shape and dtype"):
-        while_loop(lambda c: True, lambda c: {"steps": 1, "total": 1}, start())
-    with pytest.raises(TypeError, match="infeed is a list: it must be an InfeedQueue, or None"):
-        while_loop(lambda c: True, lambda c: c, 0, [1, 2])

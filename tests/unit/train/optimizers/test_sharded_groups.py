@@ -52,21 +52,6 @@ def test_a_state_of_another_group_size_is_refused_and_divided_anew_as_the_error_
     jax.block_until_ready(jax.jit(function)(params, grouped, jax.device_put(X, FOUR.divided)))
 
 
-def test_sizes_that_cannot_be_are_refused() -> None:
-    for wrong, error in (0, ValueError), (-2, ValueError), (2.0, TypeError), ("2", TypeError), (True, TypeError):
-        with pytest.raises(error, match=r"group_size is .*: it must be .*1 or more"):
-            sharded(ADAM, group_size=wrong)
-    three = sharded(ADAM, least_elements=2, group_size=3)
-    uneven = r"4 replicas / group_size 3 = 1.333 groups, no whole number: group_size must be one of 1, 2, 4"
-    state = three.init(PARAMS)
-    with pytest.raises(ValueError, match=uneven):
-        FOUR.place(state)
-    with pytest.raises(ValueError, match=uneven):
-        trained(three)
-    with pytest.raises(ValueError, match="1 replicas / group_size 3"):
-        three.update(PARAMS, state, PARAMS)
-
-
 def test_an_update_outside_of_the_replicas_keeps_the_copies_of_groups_of_one() -> None:
     optimizer = sharded(optax.adam(0.1), least_elements=2, group_size=1)
     params = FOUR.place(PARAMS)

@@ -20,7 +20,6 @@ from tests.unit.train.moments import At, Moment, at_calls, ctrl_c_heard, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.ctrl_c import CtrlC
-from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.other_arguments import arguments_of
 from tilestep.train.pipeline.pipeline import Pipeline
 
@@ -172,36 +171,6 @@ def finished(name: str, infeed: InfeedQueue, moment: Moment, rng: random.Random)
     require_same(state, leaves)
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
     return ends, wall_s
-
-
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (Feeder, "give_back_held"),
-        (InfeedQueue, "release"),
-        (OutfeedQueue, "release"),
-        (OutfeedQueue, "deliver"),
-        (OutfeedQueue, "make_room"),
-        (Feeder, "take"),
-        (Feeder, "use_held"),
-        (Feeder, "begin"),
-        (InfeedQueue, "reserve"),
-        (OutfeedQueue, "reserve"),
-    ],
-)
-def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name: str) -> None:
-    form = FORMS["grouped"]
-    pipeline, leaves, results = expected("grouped")
-    infeed, outfeed = form.infeed(), OutfeedQueue()
-    with pytest.raises(LoopInterrupt) as caught, at_calls({getattr(owner, name): twice}):
-        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
-    done = caught.value.steps
-    assert (infeed.consumed, len(outfeed)) == (done * COUNT, done * COUNT)
-    state = caught.value.state
-    if done < UPDATES:
-        state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done)
-    require_same(state, leaves)
-    jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
 def wherever_python_looks(name: str, events: Sequence[int], trials: int, *, ends: Sequence[int]) -> None:

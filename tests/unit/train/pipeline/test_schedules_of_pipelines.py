@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -150,23 +149,6 @@ def test_counts_that_are_refused_name_their_neighbours(
     assert make(stages, count, strict=False, **options).microbatches == count
 
 
-@pytest.mark.parametrize(
-    ("make", "stages", "options", "reason"),
-    [
-        (schedules.grouped, 4, {}, "8 is twice the 4 stages, for forward and backward"),
-        (schedules.grouped, [2, 2], {}, "4 is twice the 2 levels of stages, for forward and backward"),
-        (schedules.grouped, 4, {"training": False}, "4 is one for each of 4 stages"),
-        (schedules.interleaved, 4, {}, "4 is as many as can go round the devices at once"),
-        (schedules.looped, 4, {}, "4 is one for each device"),
-    ],
-)
-def test_a_refused_count_is_told_what_it_is_a_multiple_of(
-    make: Callable[..., Schedule], stages: int | list[int], options: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(ValueError, match=f"strict=False. {reason}; with another count, stages wait"):
-        make(stages, 9, **options)
-
-
 def test_any_count_goes_round_one_device() -> None:
     assert schedules.interleaved(3, 7, device_mapping=[0, 0, 0], training=False).microbatches == 7
 
@@ -249,33 +231,6 @@ def test_an_order_in_which_two_devices_wait_for_each_other_is_refused() -> None:
     rows = [["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]]
     with pytest.raises(ValueError, match="wait for each other for ever: device 0 at 0B0 for 1B0; device 1 at 1F1 for 0F1"):
         from_table(rows)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((0, 4), {}, "stages is 0"),
-        (([], 4), {}, "stages is empty"),
-        (([1, 0], 4), {}, r"stages\[1\] is 0"),
-        ((2, 0), {}, "microbatches is 0"),
-        ((2, 4), {"device_mapping": [0]}, "device_mapping has 1 devices, but there are 2 stages"),
-        ((2, 4), {"device_mapping": [0, 2]}, r"device_mapping \[0, 2\] leaves out device 1"),
-        ((2, 4), {"device_mapping": [0, -1]}, r"device_mapping\[1\] is -1"),
-    ],
-)
-def test_shapes_that_cannot_be_are_refused(arguments: tuple[object, int], options: dict[str, object], message: str) -> None:
-    for make in (schedules.sequential, schedules.grouped, schedules.zero_bubble, schedules.stale):
-        with pytest.raises(ValueError, match=message):
-            make(*arguments, **options)
-
-
-@pytest.mark.parametrize(
-    ("costs", "message"),
-    [(Costs(forward=[1, 2, 3]), "costs.forward has 3 times"), (Costs(transfer=-1), "costs.transfer is -1: it must be a number, 0 or more")],
-)
-def test_times_that_cannot_be_are_refused(costs: Costs, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        schedules.grouped(2, 4).simulate(costs)
 
 
 def test_a_schedule_is_shown_as_text() -> None:

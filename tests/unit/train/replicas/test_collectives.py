@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -107,21 +106,6 @@ def test_an_axis_of_another_name_is_an_error_and_not_one_replica() -> None:
     assert result.tolist() == [2, 2]
 
 
-def test_the_cross_replica_optimiser_takes_the_mean() -> None:
-    """TensorFlow for the IPU's CrossReplicaOptimizer: two replicas with gradients 1 and 3 update with 2."""
-    optimizer = train.cross_replica(optax.sgd(0.5))
-    gradients = np.array([1, 3], np.float32)
-
-    def step(gradient: Any) -> Any:
-        tree = {"w": gradient, "none": None, "masked": optax.MaskedNode()}
-        return optimizer.update(tree, optimizer.init(tree))[0]
-
-    updates = on_each(step, gradients)
-    assert updates["w"].tolist() == [-1, -1]
-    assert (updates["none"], updates["masked"]) == (None, optax.MaskedNode())
-    assert float(step(np.float32(3))["w"]) == -1.5
-
-
 def diverged(there: Replicas, function: Callable[[Any], Any]) -> Any:
     """What `function` of the replica's number returns on each, called replicated."""
     return jax.jit(there.shard_map(lambda: function(train.replica_index()), in_specs=(), out_specs=P()))()
@@ -177,17 +161,3 @@ def test_a_comparison_of_nothing_is_an_error_and_no_equality() -> None:
         train.require_equal_replicas({"w": np.zeros(3)}, replicas(2))
     with pytest.raises(ReplicasDifferError, match=r"^1 array differs between replicas\n"):
         train.require_equal_replicas(drifted, replicas(4))
-
-
-GROUPS = [[0, 1], [2, 3]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mean", [lambda x: train.cross_replica_mean(x, group_size=2), lambda x: jax.lax.pmean(x, "replica", axis_index_groups=GROUPS)]
-)
-def test_means_of_groups_are_those_of_numpy(mean: Callable[[Any], Any]) -> None:
-    values = np.random.default_rng(0).normal(size=(4, 8, 6)).astype(np.float32)
-    found = on_each(lambda x: mean(x.mean(0)), values)
-    for group in GROUPS:
-        np.testing.assert_allclose(found[group], [values[group].mean((0, 1))] * 2, rtol=1e-5, atol=1e-6)

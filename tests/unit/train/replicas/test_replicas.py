@@ -37,17 +37,6 @@ def numbers() -> Iterator[Any]:
     return (np.float32(k) for k in itertools.count())
 
 
-def test_the_newest_values_have_an_axis_of_replicas() -> None:
-    there, outfeed = replicas(2), OutfeedQueue("last")
-
-    def body(total: Any, x: Any) -> Any:
-        outfeed.enqueue(x[None])
-        return total
-
-    repeat(4, body, 0.0, InfeedQueue(numbers(), replicas=there), outfeed, replicas=there)
-    assert outfeed.dequeue().tolist() == [[6], [7]]
-
-
 def trained(there: Replicas | None, optimizer: Any, data: Any, steps: int) -> Any:
     """Weights after `steps` updates on batches of `data` that the replicas share."""
     optimizer = train.cross_replica(optimizer)
@@ -195,11 +184,6 @@ def test_devices_that_do_not_make_up_replicas_are_an_error_with_the_arithmetic(
 ) -> None:
     with pytest.raises(error, match=message):
         Replicas(**({"devices": DEVICES[:4]} | arguments))
-
-
-def test_more_replicas_than_devices() -> None:
-    with pytest.raises(ValueError, match=r"999 replicas x 2 shards = 1998 devices, but there are \d+ on platform"):
-        Replicas(999, shards=2)
 
 
 def test_feeds_of_other_replicas_are_refused() -> None:

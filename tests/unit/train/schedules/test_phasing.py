@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Literal, cast
-
-import numpy as np
 import pytest
 
 from tilestep.train import schedules
@@ -111,41 +107,3 @@ def test_transfers_are_of_stages_and_directions() -> None:
     assert (begin["1F0"], begin["2F0"], begin["1B0"], begin["0B0"]) == (1.5, 2.75, 3.75 + 2 + 2, 3.75 + 2 + 2 + 2 + 1)
     with pytest.raises(ValueError, match=r"costs\.gradient_transfer has 2 times, but there are 3 stages"):
         schedule.simulate(Costs(gradient_transfer=[1, 2]), exchanges="together")
-
-
-@pytest.mark.parametrize("exchanges", ["apart", "together"])
-def test_times_in_arrays_and_tuples_are_as_in_lists(exchanges: Literal["apart", "together"]) -> None:
-    schedule = schedules.grouped(3, 6)
-    found = [
-        schedule.simulate(schedules.Costs(forward=forward, transfer=0.5), exchanges=exchanges).end
-        for forward in ([1.0, 2.0, 3.0], (1.0, 2.0, 3.0), np.array([1.0, 2.0, 3.0]))
-    ]
-    assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.parametrize(
-    ("costs", "error", "message"),
-    [
-        ({"forward": float("nan")}, ValueError, "costs.forward is nan: it must be a number, 0 or more, and finite"),
-        ({"forward": float("inf")}, ValueError, "costs.forward is inf: it must be a number, 0 or more, and finite"),
-        ({"forward": -1}, ValueError, "costs.forward is -1: it must be a number, 0 or more"),
-        ({"transfer": -5.0}, ValueError, "costs.transfer is -5.0: "),
-        ({"forward": [1, 2, 3, 4]}, ValueError, "costs.forward has 4 times, but there are 3 stages"),
-        ({"forward": [1, 2]}, ValueError, "costs.forward has 2 times, but there are 3 stages"),
-        ({"forward": [1, 2, "x"]}, TypeError, r"costs.forward\[2\] is 'x': it must be a number"),
-        ({"forward": None}, TypeError, "costs.forward is None: it must be a number"),
-        ({"update": "a"}, TypeError, "costs.update is 'a': it must be a number"),
-        ({"element": [1, 2, 3]}, TypeError, r"costs.element is \[1, 2, 3\]: it must be a number"),
-    ],
-)
-@pytest.mark.parametrize("exchanges", ["apart", "together", "function"])
-def test_times_that_cannot_be_are_refused(exchanges: Any, costs: dict[str, Any], error: type[Exception], message: str) -> None:
-    schedule, given = schedules.grouped(3, 6), schedules.Costs(**costs)
-    simulate = schedules.simulated_together if exchanges == "function" else functools.partial(Schedule.simulate, exchanges=exchanges)
-    with pytest.raises(error, match=message):
-        simulate(schedule, given)
-
-
-def test_a_misspelt_host_is_refused() -> None:
-    with pytest.raises(ValueError, match="host is 'togther': it must be one of 'apart', 'together'"):
-        schedules.simulated_together(schedules.grouped(3, 6), schedules.Costs(), host=cast("Any", "togther"))
