@@ -11,14 +11,7 @@ import pytest
 
 import tilestep
 from tests.processes import clean_environ
-from tilestep.cli import bench_data, machines, main, make_parser, run
-
-
-@pytest.mark.parametrize(
-    ("arguments", "function"), [(["machines"], machines.run), (["run", "-c", "pass"], run.run), (["bench-data", "a:b"], bench_data.run)]
-)
-def test_a_command_leads_to_its_function(arguments: list[str], function: object) -> None:
-    assert make_parser().parse_args(arguments).run is function
+from tilestep.cli import main
 
 
 @pytest.mark.parametrize("arguments", [[], ["machine"], ["machines", "--jsn"], ["machines", "a", "b"]])

@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -200,22 +196,6 @@ def test_export_overwrites_no_recording(runs: dict[str, str], tmp_path: Path, ca
     assert Path(runs["five"]).read_bytes() == before
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["report", "--help"])
-    out = capsys.readouterr().out
-    for command in ("show", "compare", "export"):
-        assert f"\n    {command} " in out
-
-
-@pytest.mark.slow
-def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path) -> None:
-    before: Any = Path(runs["five"]).read_bytes()
-    for arguments in (["show"], ["show", "--json"], ["export", "--chrome", str(tmp_path / "x.json")]):
-        main(["report", arguments[0], runs["five"], *arguments[1:]])
-    assert Path(runs["five"]).read_bytes() == before
-
-
 @pytest.fixture
 def played(tmp_path: Path) -> str:
     """A recording with its journal."""
@@ -233,19 +213,6 @@ def test_what_if_prints_a_table_of_knobs(played: str, capsys: pytest.CaptureFixt
     assert "\nhost.load " in out
     assert "No effect on this recording: " in out
     assert "played" not in out
-
-
-def test_what_if_of_a_long_recording_says_what_was_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = journaled(two_stages(trips=5), runs=400)
-    write_recording(tmp_path / "long.tilestep", tables)
-    command = ["report", "what-if", str(tmp_path / "long.tilestep")]
-    monkeypatch.setattr("tilestep.advice.evidence.MOST_PLAYED", 60_000)
-    assert main(command) == 0
-    out = capsys.readouterr().out
-    assert "No effect in the runs that were played: " in out
-    assert "No effect on this recording: " not in out
 
 
 def test_what_if_with_settings_says_what_changes(played: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,19 +314,3 @@ def test_show_prints_to_a_terminal_that_knows_ascii_alone(runs: dict[str, str], 
         assert main(["report", "show", runs["five"], *arguments]) == 0
         assert printed.getvalue().isascii()
     assert b"two_stages" in printed.getvalue()
-
-
-STATED, OF_THE_LOCALE = {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize("variables", [STATED, OF_THE_LOCALE])
-@pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_show_prints_in_a_process_that_knows_ascii_alone(
-    runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
-) -> None:
-    command = [sys.executable, "-m", "tilestep", "report", "show", runs["five"], *arguments]
-    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    assert ended.stdout.isascii()

@@ -26,7 +26,6 @@ from tilestep.cli import main, make_parser
 from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import open_report
-from tilestep.machine import SYNC_PATTERNS
 from tilestep.recording.container import read_recording
 
 WHO_AM_I = """
@@ -270,13 +269,6 @@ def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_sta
     assert read_recording(tmp_path / "run.tilestep").manifest["kind"] == "run"
 
 
-def test_a_run_that_ends_well_but_whose_page_cannot_be_written_exits_with_1(tmp_path: Path, tilestep_run: TilestepRun) -> None:
-    (tmp_path / "report.html").mkdir()
-    done = tilestep_run("--report", str(tmp_path), "-c", "print(1)")
-    assert (done.returncode, done.stdout) == (1, "1\n")
-    assert "report.html is not written: Is a directory" in done.stderr
-
-
 def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     done = tilestep_run("--report", str(tmp_path / "out"), "-c", f"import shutil; shutil.rmtree({str(tmp_path / 'out')!r})")
     assert done.returncode == 0, done.stderr
@@ -430,15 +422,6 @@ def test_numbers_out_of_range_name_the_bound(option: str, value: str, capsys: py
     assert f"argument {option}: {value!r} must be a whole number, 1 to {bound}" in capsys.readouterr().err
 
 
-def test_a_sync_pattern_is_one_of_three(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--sync-pattern", "Full", "-c", "0"])
-    assert end.value.code == 2
-    told = capsys.readouterr().err
-    assert "argument --sync-pattern: invalid choice: 'Full'" in told
-    assert all(pattern in told for pattern in SYNC_PATTERNS)
-
-
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("TILESTEP_SYNC_PATTERN", "Full"), ("TILESTEP_MACHINE", "nope"), ("JAX_IPU_DEVICE_COUNT", "-1"), ("POPLAR_ENGINE_OPTIONS", "{")],
@@ -480,30 +463,6 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
         main(["run", "--jsn", "x", "s.py"])
     assert end.value.code == 2
     assert "tilestep run: error: unrecognized arguments: --jsn" in capsys.readouterr().err
-
-
-def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--help"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert all(
-        option in out
-        for option in (
-            "--machine",
-            "--ipus",
-            "--tiles",
-            "--sync-pattern",
-            "--no-intervals",
-            "--json",
-            "--report",
-            "--no-source",
-            "--popart",
-            "-m MODULE",
-            "-c CODE",
-            "SCRIPT",
-        )
-    )
 
 
 def test_two_dashes_end_the_options(tmp_path: Path, tilestep_run: TilestepRun) -> None:

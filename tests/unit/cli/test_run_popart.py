@@ -303,17 +303,3 @@ def test_stages_are_proposed_for_each_session(tmp_path: Path, tilestep_run: RunP
     assert "session 'inference': proposed stages\n1 stage for inference on m2000, balance 100.0%\n" in done.stderr
     (proposal,) = json.loads(path.read_text())
     assert (proposal["session"], proposal["asked"], len(proposal["stages"])) == ("inference", 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--propose-stages", "2"], "it goes with --popart"),
-        (["--popart", "--propose-stages", "0"], "'0' must be a whole number, 1 to 4,096"),
-        (["--popart", "--propose-stages", "many"], "'many' must be a whole number, 1 to 4,096"),
-    ],
-)
-def test_a_number_of_stages_that_says_nothing_is_refused(program: str, words: list[str], message: str, tilestep_run: RunPython) -> None:
-    done = tilestep_run(*words, program)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr

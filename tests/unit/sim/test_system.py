@@ -239,24 +239,6 @@ def test_events_of_one_ipu_never_overlap() -> None:
 # What is kept
 
 
-@pytest.mark.slow
-def test_memory_stays_bounded_when_values_are_forgotten_and_nothing_is_recorded() -> None:
-    host = Host(record=False)
-    step = program(superstep(1), takes=(8, 8), gives=(8, 8), donates={0: 0})
-    state, batch = host.put(8), host.put(8)
-    for turn in range(2000):
-        new, loss = host.run(step, state, batch)
-        if turn % 100 == 0:
-            host.system.wait(loss)
-        host.system.forget(state)
-        host.system.forget(loss)
-        state = new
-    kept = vars(host.system)
-    assert len(kept["_values"]) == 2
-    assert all(len(channel.busy_spans()) < 600 for channel in kept["_execution"].resources.all())
-    assert len(host.system.mark().programs) == 1
-
-
 def test_a_trace_keeps_a_bounded_number_of_events_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_EVENTS >= 100_000
     monkeypatch.setattr("tilestep.sim.trace.MAX_EVENTS", 4)  # the dispatch among them
@@ -326,50 +308,12 @@ def test_an_argument_on_another_ipu_is_refused() -> None:
         dispatch(system, TAKES_ONE, takes=[1], gives=[2])
 
 
-@pytest.mark.parametrize(("takes", "gives"), [([], [2]), ([1], []), ([1, 1], [2])])
-def test_wrong_numbers_of_values_are_refused(takes: list[int], gives: list[int]) -> None:
-    system = System(machine(1))
-    system.put(1, ipu=0, size_bytes=8, on_host=False)
-    with pytest.raises(ValueError, match="has 1 arguments and 1 results per IPU, but was given"):
-        dispatch(system, TAKES_ONE, takes=takes, gives=gives)
-
-
-def test_a_name_is_given_once() -> None:
-    system = System(machine(1))
-    system.put(1, ipu=0, size_bytes=8, on_host=False)
-    with pytest.raises(ValueError, match="value 1 exists already"):
-        system.put(1, ipu=0, size_bytes=8, on_host=False)
-    with pytest.raises(ValueError, match="value 1 exists already"):
-        dispatch(system, TAKES_ONE, takes=[1], gives=[1])
-    with pytest.raises(ValueError, match="value 1 exists already"):
-        system.copy(1, 1, ipu=0, on_host=False)
-    twice = program(superstep(1), gives=(8, 8))
-    with pytest.raises(ValueError, match="value 5 exists already"):
-        dispatch(system, twice, key=2, takes=[], gives=[5, 5])
-
-
 def test_a_key_names_one_program() -> None:
     system = System(machine(1))
     dispatch(system, EMPTY, takes=[], gives=[])
     dispatch(system, program(superstep(1)), takes=[], gives=[])  # equal: the same program
     with pytest.raises(ValueError, match="key 1 is program 'f': it cannot also be program 'g'"):
         dispatch(system, TAKES_ONE, takes=[], gives=[])
-
-
-@pytest.mark.parametrize("ipus", [(), (0, 0), (0, 1)])
-def test_a_program_runs_on_as_many_different_ipus_as_it_was_made_for(ipus: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="program 'f' runs on 1 different IPUs, but was dispatched on"):
-        dispatch(System(machine(2)), EMPTY, ipus=ipus, takes=[], gives=[])
-
-
-def test_an_ipu_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="IPU 1 does not exist: machine 'toy' has IPUs 0 to 0"):
-        System(machine(1)).put(1, ipu=1, size_bytes=8, on_host=False)
-
-
-def test_a_negative_size_is_refused() -> None:
-    with pytest.raises(ValueError, match="value 1 has -8 bytes: it must be 0 or more"):
-        System(machine(1)).put(1, ipu=0, size_bytes=-8, on_host=False)
 
 
 def test_a_missing_count_is_refused_before_anything_moves() -> None:
