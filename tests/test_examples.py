@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import gzip
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests import recordings
@@ -17,28 +14,6 @@ from tests.in_turn import RunPython, in_turn
 from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
-
-RNG = np.random.default_rng(0)
-IMAGES = RNG.integers(0, 256, size=(40, 28, 28), dtype=np.uint8)
-LABELS = RNG.integers(0, 10, size=40, dtype=np.uint8)
-
-
-def idx_bytes(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 0x08, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
-
-
-def write_mnist(directory: Path, *, suffix: str = "") -> Path:
-    """Four small files in MNIST's format; with suffix '.gz', packed."""
-    pack: Callable[[bytes], bytes] = gzip.compress if suffix else bytes
-    for name, array in {
-        "train-images-idx3-ubyte": IMAGES,
-        "train-labels-idx1-ubyte": LABELS,
-        "t10k-images-idx3-ubyte": IMAGES[:10],
-        "t10k-labels-idx1-ubyte": LABELS[:10],
-    }.items():
-        (directory / f"{name}{suffix}").write_bytes(pack(idx_bytes(array)))
-    return directory
-
 
 SHORT = recordings.EXAMPLES["mnist_classifier"]  # enough to tell numbers apart
 BACKENDS = ["ipu", pytest.param("cpu", marks=pytest.mark.slow)]
@@ -106,12 +81,6 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(example: s
     assert float(accuracies[-1]) > 0.95
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_with_infeeds_the_classifier_prints_the_same(backend: str, printed_on: Printed) -> None:
-    assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ten_steps_give_ten_rows_of_sums_and_differences(backend: str, printed_on: Printed) -> None:
     count, *results = printed_on(backend, "training_loop.py").splitlines()
@@ -131,15 +100,6 @@ def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: 
     assert [float(weight) for weight in weights.groups()] == pytest.approx([1, -2], abs=0.1)
 
 
-@pytest.mark.slow
-def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro(printed_on: Printed) -> None:
-    on_ipu, on_cpu = (printed_on(backend, "mnist_plain.py", *SHORT) for backend in ("ipu", "cpu"))
-    assert on_ipu.startswith(on_cpu)
-    parameter_bytes = 4 * (65 * 512 + 513 * 512 + 513 * 10)  # weights and biases, 64-512-512-10
-    batch_bytes = 4 * 128 * (64 + 1)
-    assert f"each time {parameter_bytes + batch_bytes:,} bytes came in and {parameter_bytes:,} went out" in on_ipu
-
-
 def test_the_karate_club_splits_with_one_member_wrong(printed_on: Printed) -> None:
     *_, last_step, wrong = printed_on("cpu", "karate_club.py").splitlines()
     assert last_step.endswith("33 of 34 right (0.971)")
@@ -154,28 +114,6 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu(printed
     assert on_ipu.startswith(on_cpu)
     state_bytes = 4 * (2 + 2 * 128)
     assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epochs", "loss", "right"), [(2, 0.9, 80), (10, 0.1, 95)], ids=["short", "whole"])
-def test_two_towers_tell_digits_and_work_at_the_same_time(
-    epochs: int, loss: float, right: float, printed_on: Printed, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """In short, as they are recorded for other tests."""
-    recorded = recordings.example("two_towers", recordings.shared_folder(tmp_path_factory)) if epochs == 2 else None
-    printed = printed_on("ipu", "two_towers.py") if recorded is None else (recorded / "stdout.txt").read_text(encoding="utf-8")
-    losses = [float(each) for each in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
-    assert len(losses) == epochs
-    assert losses[0] > 1
-    assert losses[-1] < min(loss, losses[0])
-    found = re.search(r"right: ([\d.]+)% of 351 unseen digits", printed)
-    assert found
-    assert float(found[1]) > right
-    rows = dict(re.findall(r"^  ([0-3])( .*\|.*)$", printed.split("right:")[1], re.MULTILINE))
-    columns = [tuple(itertools.zip_longest(rows["1"], rows[other], fillvalue=" ")) for other in ("2", "0")]
-    alike = [sum(a == b for a, b in each) / len(each) for each in columns]
-    assert alike[0] > 0.95 > alike[1]  # programs of two towers may differ by some cycles, which moves a line by a column
-    assert re.search(r"^bubble: [\d.]+% of the IPUs' time$", printed, re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -224,16 +162,6 @@ def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str, print
     assert "P('x', 'y'):\n  device 0: [[0.0], [4.0], [16.0], [36.0]]\n  device 1: [[1.0], [9.0], [25.0], [49.0]]\n" in printed
     assert "P('x', 'y') (128, 64)\nas NumPy has it: True\nas NumPy has it: True\n" in printed
     assert printed.endswith("[ 1. -2.  3.]\nadds up gradients: True\n")
-
-
-@pytest.mark.slow
-def test_the_classifier_trains_on_idx_files(tmp_path: Path, printed_on: Printed) -> None:
-    """Another seed gives other numbers."""
-    flags = ("--data", str(write_mnist(tmp_path)), "--batch-size", "16", "--epochs", "2")
-    header, *epochs = printed_on("cpu", "mnist_classifier.py", *flags).splitlines()
-    assert header.endswith("40 pictures to train on, 10 to test on, 2 steps an epoch")
-    assert len(epochs) == 2
-    assert epochs != printed_on("cpu", "mnist_classifier.py", *flags, "--seed", "4").splitlines()[1:]
 
 
 def test_a_bert_that_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:

@@ -86,14 +86,6 @@ def test_a_sync_pattern_goes_before_the_machine_s_own(more: dict[str, str], tmp_
     assert read_settings({**environ, "TILESTEP_SYNC_PATTERN": "singlePipeline"}).machine.sync_pattern == "singlePipeline"
 
 
-@pytest.mark.parametrize("text", ["Full", "single", "ReplicaAndLadder"])
-def test_an_unknown_sync_pattern_names_those_there_are(text: str) -> None:
-    with pytest.raises(
-        SettingsError, match=rf"TILESTEP_SYNC_PATTERN is '{text}': it must be one of full, singlePipeline, replicaAndLadder"
-    ):
-        read_settings({"TILESTEP_SYNC_PATTERN": text})
-
-
 def test_visible_devices_go_before_the_count_and_keep_their_numbers() -> None:
     found = read_settings({"JAX_IPU_VISIBLE_DEVICES": "0,2,3", "JAX_IPU_DEVICE_COUNT": "8"})
     assert found.hardware_ids == (0, 2, 3)
@@ -117,11 +109,6 @@ def test_a_count_of_tiles_also_allows_to_run_out_of_memory() -> None:
 @pytest.mark.parametrize("empty", ["", "  "])
 def test_an_empty_variable_is_an_unset_one(variable: str, empty: str) -> None:
     assert read_settings({variable: empty}) == read_settings({})
-
-
-@pytest.mark.parametrize("text", ["yes", "true", "t", "1", "on", "TRUE", "On"])
-def test_accepted_forms_of_true(text: str) -> None:
-    assert read_settings({"JAX_IPU_USE_MODEL": text}) == read_settings({})
 
 
 @pytest.mark.parametrize("text", ["no", "false", "f", "0", "off", "FALSE", "Off"])
@@ -238,14 +225,6 @@ def test_engine_options_turn_reports_and_out_of_memory_on(value: object) -> None
     assert read_settings(engine(autoReport_all=value)).engine.directory == Path.cwd()
     assert read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
     assert not read_settings(engine(autoReport_all=value)).allow_out_of_memory
-
-
-def test_options_are_defined_once() -> None:
-    define_jax_options()
-    define_jax_options()
-    assert set(OPTIONS) <= set(jax.config.values)
-    with pytest.raises(AttributeError, match="jax_ipu_tiles"):
-        jax.config.update("jax_ipu_tiles", 4)
 
 
 def test_bounds_are_those_of_machines() -> None:

@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import tilestep
-from tests.unit.planner.small_models import SmallModel, classifier, dense, embed, residual, shape
+from tests.unit.planner.small_models import SmallModel, classifier, residual, shape
 from tilestep.errors import SettingsError, SpecError
 from tilestep.machine import changed_machine, load_machine
 from tilestep.settings import read_settings
@@ -151,16 +151,6 @@ def test_plans_are_ranked_and_say_what_they_are(tmp_path: Path) -> None:
     assert f"{len(plans.best.stages) - 1} x 1 x {plans.best.replicas}" in text
 
 
-@pytest.mark.slow
-def test_what_is_offloaded_leaves_the_tiles() -> None:
-    plans = planned(classifier([64, 64]), offload=[None, "state", "activations"], global_batch=2, exhaustive=True)
-    assert all(plan.offload != "activations" for plan in plans.plans if len(plan.stages) == 2)  # one stage has nothing that waits
-    used = {(plan.stages, plan.offload): sum(plan.tile_bytes.values()) for plan in plans.plans if plan.replicas == 1}
-    cuts = {stages for stages, _ in used if len(stages) == 3}
-    assert cuts
-    assert all(used[each, "state"] < used[each, None] for each in cuts)
-
-
 def test_the_fastest_is_said_only_where_nothing_faster_can_be_left() -> None:
     plans = planned(classifier([16]), exhaustive=True, replays=1)
     assert plans.gap == 0
@@ -185,21 +175,6 @@ def test_where_a_replay_does_not_fit_it_says_what_is_lacking() -> None:
     assert (plans.considered, plans.replayed, plans.gap) == (1, 1, None)
     assert "times as much" in plans.nearest
     assert "which has 638,976 B" in plans.nearest
-
-
-@pytest.mark.slow
-def test_a_loss_is_added_to_the_last_layer() -> None:
-    model = classifier([16])
-    own = planned(model)
-    layers = [embed, dense]
-    params = [model.params[0], model.params[-1]]
-
-    def loss(x: Any, label: Any) -> Any:
-        return -jax.numpy.take_along_axis(jax.nn.log_softmax(x), label[:, None], 1).mean()
-
-    plans = planned(SmallModel(layers, params, model.microbatch), loss=loss)
-    assert plans.considered == own.considered
-    assert plans.best.samples_per_s > 0
 
 
 @pytest.mark.parametrize(
