@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import ProcessFailedError
-from tilestep.train.processes import acceptor, hosts, rendezvous
+from tilestep.train.processes import hosts, rendezvous
 from tilestep.train.processes.messages import encode
 from tilestep.train.processes.rendezvous import Rendezvous
 
@@ -177,33 +177,6 @@ def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(threads: Thr
         made[1 - victim].all_gather(None)
 
 
-def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    hub = threads.submit(Rendezvous, 0, 2, broadcast=broadcast)
-    broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
-    with pytest.raises(OSError, match=r"ended|reset"):
-        acceptor.connect(*broadcast.address, rendezvous.PURPOSE, bytes(32), 1)
-    member = threads.submit(Rendezvous, 1, 2, broadcast=broadcast)
-    made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
-    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
-
-
-def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some say nothing, some begin to greet, some end; none of them is waited for."""
-    monkeypatch.setattr(acceptor, "HANDSHAKE_WALL_S", 10 * LIMIT_WALL_S)
-    hub = threads.submit(Rendezvous, 0, 3, broadcast=broadcast)
-    broadcast(np.frombuffer(b" ", np.uint8))
-    strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
-    for number, stranger in enumerate(strangers):
-        stranger.sendall((acceptor.TITLE + bytes(32))[: number % 48])
-        if number % 5 == 0:
-            stranger.close()
-    members = [threads.submit(Rendezvous, me, 3, broadcast=broadcast) for me in (1, 2)]
-    made = [future.result(LIMIT_WALL_S) for future in (hub, *members)]
-    for stranger in strangers:
-        stranger.close()
-    assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1, 2]] * 3
-
-
 def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 2.0)
     hub = threads.submit(Rendezvous, 0, 4, broadcast=broadcast)
@@ -222,20 +195,3 @@ def test_a_rendezvous_is_where_this_process_listens_and_nowhere_else(threads: Th
     assert broadcast.address[0] == hosts.listening_host() == hosts.LOOPBACK
     with pytest.raises(ConnectionRefusedError):  # all have come
         socket.create_connection(broadcast.address)
-
-
-def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
-    threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        said = bytes(range(1, 33)) + hosts.join(*server.getsockname()).encode()
-        broadcast(np.frombuffer(said.ljust(rendezvous.ADDRESS_BYTES), np.uint8))
-        member = threads.submit(Rendezvous, 1, 2, broadcast=broadcast)
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(bytes(64))
-            error = member.exception(LIMIT_WALL_S)
-    assert isinstance(error, ProcessFailedError)
-    assert str(error).startswith("process 0 (127.0.0.1:")
-    assert str(error).endswith("cannot be reached within 0.2 s")
