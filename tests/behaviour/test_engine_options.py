@@ -74,11 +74,6 @@ def runs_with_events(tables: Tables) -> list[int]:
 # ------------------------------------------------------------------------------ the six cases of TensorFlow's reports for the IPU
 
 
-def test_without_an_option_there_is_no_report(tmp_path: Path) -> None:
-    assert run(SQUARE, tmp_path) == "400\n"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(tmp_path: Path) -> None:
     run(SQUARE, tmp_path, autoReport_all="true")
     assert files(tmp_path) == [
@@ -92,12 +87,6 @@ def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(tmp
     found = read_recording(program_in(tmp_path) / "program.tilestep")
     assert json.loads(found.text("trees"))[0][0] == "Program"
     assert "x" in {found.strings[number] for number in found.column("lives", "name")}
-
-
-def test_a_report_is_in_the_directory_that_is_named(tmp_path: Path) -> None:
-    run(SQUARE, tmp_path, autoReport_all="true", autoReport_directory="./tommyFlowers")
-    assert [path.name for path in tmp_path.iterdir()] == ["tommyFlowers"]
-    assert program_in(tmp_path / "tommyFlowers").is_dir()
 
 
 def test_the_folder_of_a_program_is_used_again_within_a_process(tmp_path: Path) -> None:

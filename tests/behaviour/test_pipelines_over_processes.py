@@ -51,8 +51,6 @@ def require_failures(count: int) -> None:
     for process, end in enumerate(ended):
         assert (end.status, end.lines[-1:]) == (0, ["end"]), end
         for case, victim, words in (
-            ("callback", owner, r"this one.*raised by stage 1 \(refusing\) of the pipeline, forward of microbatch 3"),
-            ("shape", 0, "ValueError: microbatches has an array of shape (5, 2)"),
             ("dataset", 0, "OSError: the disk is gone"),
             ("compilation", count * 3 // 4, r"incompatible devices.*raised by stage 2 \(unknown\) of the pipeline, when its forward"),
             (
@@ -65,11 +63,11 @@ def require_failures(count: int) -> None:
             ("stale root", owner, r"NotFiniteError: stage 1 \(root\) of the pipeline .* with microbatch 4: output 0"),
         ):
             line = end.found(case)
-            assert re.search(words.replace("(5, 2)", r"\(5, 2\)"), line), line
+            assert re.search(words, line), line
             named = re.search(rf"ProcessFailedError: process {victim} \(pid \d+ on \S+\) has failed: ", line)
             assert (named is None) is (process == victim), line
     losses = [[line for line in end.lines if line.startswith("after ")] for end in ended]
-    assert len(losses[0]) == 5
+    assert len(losses[0]) == 3
     assert all(own == losses[0] for own in losses)
     assert first.out != last.out
 
@@ -124,12 +122,6 @@ def test_a_failure_of_one_process_is_raised_in_all_and_they_go_on(count: int) ->
 )
 def test_who_ends_is_named_by_the_others(count: int, how: str, words: str) -> None:
     require_named(run(count, how), count - 2, words)
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_all_processes_is_ctrl_c_in_each() -> None:
-    for end in run(2, "interrupted"):
-        assert (end.status, end.lines) == (0, ["raised LoopInterrupt True", "end"]), end
 
 
 @pytest.mark.slow

@@ -165,25 +165,6 @@ def test_threads_of_python_have_their_names_and_what_jax_did_is_inside_of_tracep
     require_nested(tables)
 
 
-def test_only_channels_that_were_asked_for_record(tmp_path: Path) -> None:
-    python(
-        COMPUTES
-        + """
-    import tilestep
-    with tilestep.tracepoint("mine", channel="Mine"), tilestep.tracepoint("user"):
-        f(x).block_until_ready()
-    tilestep.tracing.enable_channel("User")
-    with tilestep.tracepoint("late"):
-        pass
-    """,
-        PVTI_OPTIONS=options(tmp_path, channels=["mine"]),
-    )
-    tables = only_file(tmp_path)
-    assert {"Mine", "User"} <= {*texts(tables, "channels", "name")}
-    assert spans(tables, "Framework") == []
-    assert spans(tables, "Mine", "User") == [("MainThread", "mine", ""), ("MainThread", "late", "")]
-
-
 def test_nothing_is_recorded_after_the_duration(tmp_path: Path) -> None:
     python(
         """

@@ -180,17 +180,6 @@ def test_what_equinox_passes_is_donated_by_its_own_argument() -> None:
     assert "(donate_argnums)" in own.text
 
 
-def test_donation_is_not_advised_of_an_array_that_is_two_arguments() -> None:
-    def program() -> Any:
-        both = jax.jit(lambda x, y: x * 0.5 + y)
-        state: Any = jnp.asarray(STATE)
-        for _ in range(STEPS):
-            state = both(state, state)
-        return state
-
-    assert of_kind(profiled(program), "donation") == []
-
-
 def test_donation_is_not_advised_to_the_runtime_s_programs() -> None:
     """The stages of a pipeline get parameters from the host until they have been updated, for each microbatch."""
     stages = [lambda params, x: x @ params, lambda params, x: (x @ params).sum()]

@@ -145,8 +145,3 @@ def test_no_finding_is_of_a_function_that_the_user_did_not_write_without_a_line_
             if finding.kind in ("limit", "set-up") and any(program.origin == "jax" for program in profile.programs):
                 words = r"\(an operation outside of jit, at test_lines.py:\d+\)|\(which jnp.asarray .* at test_lines.py|jit_"
                 assert re.search(words, finding.text), name
-
-
-def test_a_program_of_jax_that_is_the_longest_is_said_to_be_an_operation() -> None:
-    [found] = of_kind(profiled(lambda: jnp.asarray(np.ones((512, 512), np.float32)) @ np.ones((512, 512), np.float32)), "limit") or [None]
-    assert found is None or "an operation outside of jit, at test_lines.py:" in found.text

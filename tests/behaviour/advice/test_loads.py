@@ -289,13 +289,6 @@ def test_what_stands_in_a_loop_is_told_to_be_its_body() -> None:
     assert "such as a model's initialisation, into one" in first_of(profiled(outside_of_jit("ipu"))).text
 
 
-def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:
-    finding = first_of(profiled(outside_of_jit("ipu")))
-    assert "They are made by test_loads.py:" in finding.text
-    assert finding.line is not None
-    assert finding.line.file.endswith("test_loads.py")
-
-
 def spread(state: Any) -> Any:
     centred = state - jnp.mean(state)
     return jnp.sqrt(jnp.mean(centred * centred))

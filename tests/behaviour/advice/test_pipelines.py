@@ -165,7 +165,3 @@ def test_of_another_cut_a_warm_step_alone_is_promised() -> None:
     assert found.gain.as_document()["gain_share"] is None
     assert " of a warm step, " in str(found.gain)
     assert "of all" not in found.headline
-
-
-def test_of_another_cut_with_too_few_steps_nothing_is_promised() -> None:
-    assert of_kind(dry(trained(stage, (1, 5), microbatches=4, width=1024, batch=64, samples=2 * 4 * 64)), "pipeline") == []

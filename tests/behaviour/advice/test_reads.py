@@ -40,11 +40,6 @@ def test_a_state_that_is_read_too_often_is_found_first_and_worth_what_was_promis
     check(Fault("reads", edit, training(read_every=4), training(read_every=STEPS), 0.0, how="replayed"))
 
 
-@pytest.mark.slow
-def test_a_state_that_is_read_once_is_not_told_of() -> None:
-    assert of_kind(profiled(training(read_every=STEPS)), "reads") == []
-
-
 def converging(form: str) -> Callable[[], Any]:
     """Steps of which the host reads a number, to end when it is small, or to print it."""
 

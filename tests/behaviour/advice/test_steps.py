@@ -169,12 +169,6 @@ def test_a_sum_inside_of_a_step_names_the_divided_axis_and_stands_where_float16_
     assert f"It is added up over {axes}, which are divided over 4 IPUs. Divide the batch, whose gradients can wait" in found.text
 
 
-def test_what_goes_into_products_is_not_told_to_wait_by_any_finding() -> None:
-    """Also the largest limit says of gradients alone that they may be exchanged after more steps."""
-    [text] = [finding.text for finding in dry(training("products")).findings if "after more steps" in finding.text]
-    assert "; of gradients, an exchange after more steps" in text
-
-
 def test_float16_that_is_exchanged_is_not_told_to_be() -> None:
     [found] = of_kind(dry(averaging(1, np.float16)), "collectives")
     assert [found.edit, *(other.edit for other in found.others)] == ["accumulate 64 steps in jit_body before an exchange"]
@@ -208,10 +202,6 @@ def test_exchanges_that_count_once_arguments_are_donated_are_told_with_donation(
     assert found.gain.weight < 0.05
     assert found.gain.after[0] == 1
     assert found.gain.after_share > 0.2
-
-
-def test_exchanges_that_never_count_are_not_told() -> None:
-    assert of_kind(dry(replicas(width=32, donated=False)), "collectives") == []
 
 
 @pytest.mark.parametrize(("divided", "items"), [(True, 64), (False, None)])

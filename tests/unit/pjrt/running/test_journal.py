@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.sim.toy import program, superstep
 from tilestep.pjrt.running import player as player_module
-from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, RunEntry, Upload, named
+from tilestep.pjrt.running.entries import PlannedRun, RunEntry, named
 from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Counts
 from tilestep.settings import read_settings
-from tilestep.sim.calls import Accumulated, Call, Copy, Dispatch, Forget, MomentCall, Put, Read, Wait
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put, Read, Wait
 
 
 class _Noticed(int):
@@ -46,27 +46,6 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: 
     player.replay(wait=True)
     assert put
     assert all(player.system.knows(value) for value in (1, 2, 3, *put))
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        (Put, 1, 0, 64, False),  # as C makes it (native/put.c)
-        (Put, 1, 0, 64, False, None, 7),
-        (Read, 1, ("train.py", 7)),
-        (Copy, 1, 2, 0, False, None),
-        (Read, 1),
-        (Wait, 1),
-        (RunEntry, object(), (1, 2), 3, (), (), None, None),  # as C makes it (native/execute.c)
-        (MomentWanted, []),
-        (Upload, Put(1, 0, 64, False), []),
-        (Accumulated, object(), 3),
-    ],
-)
-def test_an_entry_keeps_its_fields_when_it_gets_names(entry: tuple[object, ...]) -> None:
-    kind, *fields = entry
-    assert type(named(entry)) is kind
-    assert list(named(entry))[: len(fields)] == fields
 
 
 def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:

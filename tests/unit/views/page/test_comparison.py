@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.figures.reader.recorded import larger, named_programs, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
-from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report
 from tilestep.recording.container import Builder
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import comparison as section
 from tilestep.views.page.sections.comparison import comparison
-
-FIGURES = ("runs", "cycles", "cycles_per_run", "load_cycles", "peak_tile_bytes", "flops_per_run")
 
 
 def block_of(a: Report, b: Report) -> PageBlock:
@@ -23,24 +20,6 @@ def block_of(a: Report, b: Report) -> PageBlock:
     assert found is not None
     packed(found)
     return found
-
-
-def test_its_figures_are_those_of_the_comparison() -> None:
-    a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=3)
-    document, found = block_of(a, b).json, compare(a, b)
-    assert document["whole"] == asdict(found.emulated_cycles)
-    assert [change["label"] for change in document["changes"]] == [each.label for each in found.programs]
-    for change, each in zip(document["changes"], found.programs, strict=True):
-        assert [change[name] for name in FIGURES] == [asdict(getattr(each, name)) for name in FIGURES]
-        assert (change["matched"], change["alone"]) == (each.matched, "")
-    steps = [{name: change for name, change in asdict(each).items() if name != "emulated_s_per_run"} for each in found.steps]
-    assert document["steps"] == steps != []
-
-
-def test_programs_of_one_recording_alone_say_of_which() -> None:
-    a, b = named_programs(("kept", 3), ("old", 5)), named_programs(("kept", 3), ("new", 7))
-    document = block_of(a, b).json
-    assert {change["label"]: change["alone"] for change in document["changes"]} == {"kept": "", "old": "A", "new": "B"}
 
 
 def test_machines_that_differ_are_told() -> None:
