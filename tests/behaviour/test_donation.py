@@ -10,12 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import tilestep
-
-STATE_BYTES = 4 * 64 * 64
-BATCH_BYTES = 4 * 64
-LOSS_BYTES = 4
-
 
 def values(*shape: int, by: float = 1.0) -> np.ndarray:
     return (np.arange(np.prod(shape), dtype=np.float32) * by).reshape(shape)
@@ -25,28 +19,6 @@ def values(*shape: int, by: float = 1.0) -> np.ndarray:
 def default_ipu(ipu: jax.Device) -> Any:
     with jax.default_device(ipu):
         yield
-
-
-def train_step() -> Callable[..., Any]:
-    """A new function, so a new program, at each call."""
-    return lambda state, batch: (state + batch, batch.sum())
-
-
-@pytest.mark.slow
-def test_a_donated_value_stays_and_the_rest_streams() -> None:
-    """The first call brings state and batch, every later one the batch; no state comes back."""
-    step = jax.jit(train_step(), donate_argnums=0)
-    state = values(64, 64)
-    with tilestep.profile() as profile:
-        for i in range(5):
-            state, _ = step(state, values(64, by=i))
-    (program,) = profile.programs
-    assert (program.runs, program.loads) == (5, 1)
-    assert program.first_run_host_bytes_in == STATE_BYTES + BATCH_BYTES
-    assert program.host_bytes_in == BATCH_BYTES
-    assert program.host_bytes_out == LOSS_BYTES
-    assert program.donated == ("state",)
-    np.testing.assert_array_equal(state, values(64, 64) + values(64) * 10)
 
 
 DONATIONS: tuple[tuple[str, Callable[..., Any], tuple[int, ...]], ...] = (
@@ -91,10 +63,3 @@ def test_a_donated_array_is_deleted() -> None:
     with pytest.raises((RuntimeError, ValueError), match="deleted"):
         jax.jit(lambda v: v + 1)(x)
     np.testing.assert_array_equal(y, values(16) + 1)
-
-
-@pytest.mark.slow
-def test_one_array_donated_and_used_beside_is_refused() -> None:
-    x = jnp.asarray(values(8))
-    with pytest.raises((RuntimeError, ValueError), match="donate"):
-        jax.jit(lambda a, b: (a + b, a * b), donate_argnums=0)(x, x)

@@ -14,7 +14,6 @@ import pytest
 import tilestep
 from tilestep.hints import current_group, program_group
 
-STATE_BYTES, BATCH_BYTES = 4 * 100 * 100, 4 * 10
 Step = Callable[..., Any]
 
 
@@ -39,21 +38,6 @@ def train(programs: tuple[Step, ...], device: jax.Device, name: str | None, *, s
                     state, _ = program(state, np.ones(10, np.float32))
         state.block_until_ready()
     return profile, np.asarray(state)
-
-
-@pytest.mark.slow
-def test_members_are_loaded_once_and_leave_each_other_s_values_in_sram(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
-    apart, values_apart = train(two_programs, ipu, None)
-    together, values = train(two_programs, ipu, "loaded once")
-    np.testing.assert_array_equal(values, values_apart)
-    assert [(p.runs, p.loads, p.host_bytes_in) for p in apart.programs] == [(5, 5, BATCH_BYTES)] * 2
-    assert [(p.host_bytes_saved, p.host_bytes_restored) for p in apart.programs] == [
-        (4 * STATE_BYTES, 4 * STATE_BYTES),
-        (5 * STATE_BYTES,) * 2,
-    ]
-    assert sum(p.loads for p in together.programs) == 1
-    assert [(p.runs, p.host_bytes_in) for p in together.programs] == [(5, BATCH_BYTES)] * 2
-    assert together.emulated_s < apart.emulated_s / 4
 
 
 def test_the_innermost_group_counts() -> None:
@@ -81,13 +65,6 @@ def test_a_group_ends_with_an_exception_and_is_of_its_thread_alone() -> None:
         raise KeyError
     assert seen == [None]
     assert current_group() is None
-
-
-@pytest.mark.slow
-def test_where_no_emulator_listens_nothing_happens(cpu: jax.Device, two_programs: tuple[Step, Step]) -> None:
-    profile, values = train(two_programs, cpu, "step")
-    assert (profile.programs, profile.groups, profile.emulated_s) == ((), (), 0)
-    assert values[0, 0] == 10 * (2**5 - 1) * 2
 
 
 def test_a_profile_in_which_a_program_joins_a_loaded_group_says_so(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests import in_turn, processes
+from tests import in_turn
 
 FEW_TILES = """
 inherits = "bow-2000"
@@ -30,16 +28,6 @@ def few_tiles(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 PASSING = "import warnings; warnings.filterwarnings('ignore', 'backend and device argument')\n"  # of jit: JAX deprecates it without a date
 PROGRAMS = {
-    "same": """
-import jax, numpy as np, tilestep
-def step(w, x): return w + x.sum(), jax.lax.while_loop(lambda v: v < 50, lambda v: v * 2, x[0])
-step = jax.jit(step, backend="ipu", donate_argnums=0)
-with tilestep.profile() as p:
-    w = np.zeros(64, np.float32)
-    for k in range(5): w, y = step(w, np.full(8, k + 1, np.float32))
-    np.asarray(w)
-print(p.emulated_cycles, p.timeline)
-""",
     "blocks": """
 import tilestep, jax
 import numpy as np
@@ -138,10 +126,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def printed(folder: Path) -> dict[str, Callable[[], list[str]]]:
-    """What gives the lines that each of PROGRAMS prints."""
-    return {name: functools.partial(lines, f"FOLDER = {str(folder)!r}\n{code}") for name, code in PROGRAMS.items()}
+def printed(name: str, folder: Path) -> list[str]:
+    """Lines that one of PROGRAMS prints."""
+    return lines(f"FOLDER = {str(folder)!r}\n{PROGRAMS[name]}")
 
 
 def lines(code: str, **environ: str) -> list[str]:
@@ -150,9 +137,9 @@ def lines(code: str, **environ: str) -> list[str]:
 
 
 @pytest.mark.process
-def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
+def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(folder: Path) -> None:
     """In one process: of blocks without work, of nested ones, of one that ends by an exception, and of one with a directory."""
-    out = printed["blocks"]()
+    out = printed("blocks", folder)
     assert out[:3] == [*["0.0 () ()"] * 2, "True"]
     assert out[3:5] == ["[(2, 1), (1, 1)] [(1, 1)]", "True True"]  # f was loaded before the block, g took its place
     assert out[5:7] == ["a profile is complete when its block has ended; read it after the `with`", "'mine' 1"]
@@ -161,9 +148,9 @@ def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(folder:
 
 
 @pytest.mark.process
-def test_directories_that_cannot_be_made_or_change_in_the_block(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
+def test_directories_that_cannot_be_made_or_change_in_the_block(folder: Path) -> None:
     """One that cannot be made is an error before the block runs. A relative one counts from before the block, and is made again."""
-    out = printed["directories"]()
+    out = printed("directories", folder)
     assert out == ["not a directory", f"'mine' tilestep.profile: {folder / 'gone'} cannot be written: File exists"]
     assert sorted(path.name for path in (folder / "here").iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 
@@ -188,18 +175,8 @@ except jax.errors.JaxRuntimeError as error: print(error)
 
 
 @pytest.mark.process
-def test_out_of_memory_can_be_allowed_and_is_then_reported(few_tiles: str) -> None:
-    code = f"""
-import jax, numpy as np, tilestep
-with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")({TOO_LARGE})
-print(p.programs[0].peak_tile_bytes, "does not fit" in p.summary())
-"""
-    assert lines(code, TILESTEP_MACHINE=few_tiles, POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}') == ["1092639 True"]
-
-
-@pytest.mark.process
-def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(printed: dict[str, Callable[[], list[str]]]) -> None:
-    out = printed["cleared"]()
+def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(folder: Path) -> None:
+    out = printed("cleared", folder)
     assert out == [
         "compile run put copy devices count profile dry_run ",  # and neither other platforms nor what was computed before
         "8 4 3.0 1.0",
@@ -209,26 +186,11 @@ def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(p
     ]  # at last, what does not fit is no error with an explicit number of tiles
 
 
-@pytest.mark.slow
 @pytest.mark.process
-def test_the_same_program_takes_the_same_emulated_time_in_every_process_and_auto_report_writes_its_profile(
-    printed: dict[str, Callable[[], list[str]]], tmp_path: Path
-) -> None:
-    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    ended = processes.python(PASSING + PROGRAMS["same"], MALLOC_ARENA_MAX="1", POPLAR_ENGINE_OPTIONS=options)
-    elsewhere = ended.stdout.splitlines()
-    assert elsewhere == printed["same"]()
-    assert "jit_step" in elsewhere[0]
-    (program,) = json.loads((tmp_path / "profile.json").read_text())["programs"]
-    assert (program["runs"], program["loads"], program["host_bytes_in"]) == (5, 1, 8 * 4)  # of the last run, whose w is there
-
-
-@pytest.mark.process
-def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
-    folder = folder / "page"
+def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(folder: Path) -> None:
+    out, folder = printed("page", folder), folder / "page"
     missing = (
         f"{folder}/report.html is not written: Is a directory; run.tilestep is: `tilestep report html {folder} -o FILE` makes a page of it"
     )
-    out = printed["page"]()
     assert out == [f"RuntimeWarning|<string>|tilestep.profile: {missing}", f"'mine' tilestep.profile: {missing}"]
     assert sorted(path.name for path in folder.iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]

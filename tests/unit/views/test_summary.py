@@ -47,30 +47,6 @@ def test_many_programs_that_load_once_are_told_apart_from_switching(host: Host) 
     assert "Each function is a program of its own." in told(host)["fixed"]
 
 
-def test_loads_that_do_not_matter_are_not_mentioned(host: Host) -> None:
-    host.run(program(superstep(100_000)))
-    assert "loads" not in told(host)
-
-
-def test_weights_that_stream_at_each_call_can_stay(host: Host) -> None:
-    predict = program(superstep(5), name="predict", takes=(2048, 1024, 8), gives=(4,))
-    weights, biases = host.put(2048), host.put(1024)
-    for _ in range(3):
-        host.run(predict, weights, biases, host.put(8))
-    assert told(host)["donation"] == (
-        "predict streams a0 u8[2048], a1 u8[1024] in at every call (3.00 KiB each time) with the same values: "
-        "return them unchanged and donate them, and they stay on the IPU."
-    )
-
-
-def test_donated_and_fresh_arguments_are_left_alone(host: Host) -> None:
-    step = program(superstep(5), name="step", takes=(64, 8), gives=(64,), donates={0: 0})
-    state = host.put(64)
-    for _ in range(3):
-        [state] = host.run(step, state, host.put(8))
-    assert "donation" not in told(host)
-
-
 def test_the_limiting_family_of_the_slowest_program_is_named(host: Host) -> None:
     host.run(program(superstep(10), name="short"))
     host.run(
@@ -110,14 +86,6 @@ def test_tiles_that_are_too_full_come_first_and_tiles_near_full_are_worth_knowin
         "Largest: weights 430 B, code 10 B."
     )
     assert "half" not in first.text + near.text
-
-
-def test_a_full_group_is_named(host: Host) -> None:
-    for name in ("f", "g"):
-        host.run(program(superstep(1), name=name, resident_bytes=900), group=("pipeline", 1))
-    assert any(
-        finding.text.startswith("program group 'pipeline' on IPU 0 nearly fills its tiles: 92 %") for finding in findings(profile_of(host))
-    )
 
 
 def test_a_machine_that_waits_for_its_host_is_told(host: Host) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.advice.test_gains import STEP, trained
 from tests.unit.figures.reader.recorded import journaled, larger, recorded, two_stages
 from tests.unit.sim.toy import Host
 from tests.view_names import VIEWS
@@ -36,29 +35,6 @@ def found_in(*each: object) -> list[dict[str, Any]]:
 def test_a_recording_without_a_profile_has_no_block() -> None:
     assert findings(Report(recorded(Host(on=larger()), []))) is None
     assert findings(Report(journaled(two_stages(), profile=["no", "object"]))) is None
-
-
-def gain_of(gain: Gain) -> dict[str, object]:
-    names = ("cycles", "share", "step_cycles", "step_share")
-    return {**{name: getattr(gain, name) for name in names}, "tile_bytes": None}
-
-
-def test_findings_are_the_profiles_in_its_order() -> None:
-    profile = trained(STEP, 20)
-    block = block_of(profile.as_document())
-    found = block.json["found"]
-    assert [(each["kind"], each["edit"], each["text"]) for each in found] == [(f.kind, f.edit, f.text) for f in profile.findings]
-    for each, finding in zip(found, profile.findings, strict=True):
-        assert (each["part"], each["urgent"]) == (finding.part, finding.urgent)
-        assert each["unknown"] == finding.unknown
-        assert [way["edit"] for way in each["ways"]] == [other.edit for other in finding.others]
-        assert each["how"] == ("" if finding.gain is None else finding.gain.how)
-        gain = finding.gain
-        assert each["gain"] == (None if gain is None else gain_of(gain))
-    assert profile.steady is not None
-    assert block.json["steady"]["step_cycles"] == profile.as_document()["steady"]["step_cycles"]
-    assert block.json["idle_cycles"] == profile.as_document()["cycles_by_kind"].get("idle")
-    assert block.json["assumptions"] == list(profile.assumptions)
 
 
 def test_a_finding_has_its_lines_as_other_views_name_files() -> None:
