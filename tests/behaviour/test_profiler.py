@@ -62,36 +62,6 @@ def test_the_installed_jaxlib_is_among_those_that_were_tested() -> None:
     assert jaxlib.version.__version__ in PROFILED
 
 
-@pytest.mark.slow
-def test_sessions_have_the_lanes_of_what_happened_within() -> None:
-    run("""
-on_ipu()
-with tilestep.profile() as outer:
-    first, second, empty = folder(), folder(), folder()
-    with jax.profiler.trace(first, create_perfetto_trace=True), tilestep.profile() as profile:
-        on_ipu(times=3)
-    with jax.profiler.trace(second):
-        with tilestep.profile() as again:
-            on_ipu(lambda x: x @ x)
-    with jax.profiler.trace(empty):
-        pass
-check(profile, planes(first))
-check(again, planes(second))
-assert set(planes(first)) == {"host", "IPU 0", "IPU-Machine 0"}, set(planes(first))
-assert [name for name, *_ in planes(first)["host"]["host"] if name.startswith("dispatch")] == ["dispatch (jit__lambda)"] * 3
-assert planes(empty) == {}
-assert [program.runs for program in outer.programs] == [3, 1], outer.programs
-assert [program.runs for program in profile.programs] == [3]
-for name in ("*.trace.json.gz", "perfetto_trace.json.gz"):
-    [file] = set(glob.glob(f"{first}/**/{name}", recursive=True)) - set(glob.glob(f"{first}/**/perfetto_{name}", recursive=True))
-    events = json.load(gzip.open(file))["traceEvents"]
-    names = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
-    assert "/device:CUSTOM:IPU 0 (emulated)" in names.values(), names
-    runs = [event for event in events if event.get("name") == "compute (jit__lambda)" and "IPU 0" in names[event["pid"]]]
-    assert len(runs) == 3 and runs[0]["args"]["cycles"].isdigit() and runs[0]["args"]["kind"] == "compute", runs
-""")
-
-
 def test_a_program_without_an_ipu_never_notices() -> None:
     run("""
 with jax.profiler.trace(folder := folder()):

@@ -9,28 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
 
-import tilestep
-from tilestep.train import tuned
-
 X = np.ones((512, 512), np.float16)
-
-
-@pytest.mark.slow
-def test_a_product_has_options_of_its_own_and_its_program_a_plan_of_its_own(ipu: jax.Device) -> None:
-    multiply = jax.jit(lambda x, y: x @ y)
-    on_ipu = jax.device_put(X, ipu)
-
-    def compute() -> int:
-        with tilestep.profile() as profile:
-            multiply(on_ipu, on_ipu)
-        (program,) = profile.programs
-        return int(program.cycles.compute)
-
-    plain = compute()
-    with tuned(partials_type="half"):
-        half = compute()
-    assert half < plain
-    assert compute() == plain
 
 
 @pytest.mark.parametrize(

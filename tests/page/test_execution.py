@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, go, hold_time, rows, settled, tables, text, values
+from tests.page.pages import address, go, hold_time, rows, settled, text, values
 from tests.unit.figures.reader.recorded import everything, report_of, two_stages
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report, open_report
@@ -85,34 +85,6 @@ def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: Ope
     total = execution.total_cycles
     assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
     assert f"IPU {total.busiest_ipu}" in text(page)
-
-
-@pytest.mark.slow
-def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) -> None:
-    page = open_page(recording, "execution")
-    report = whole(recording)
-    path = report.execution.critical_path()
-    names = [program["label"] for program in head(page)["programs"]]
-    page.locator("summary", has_text="All pieces").click()
-    page.wait_for_selector("[aria-label^='pieces of the critical path']")
-    [label] = [each for each in tables(page) if each.startswith("pieces of the critical path")]
-    expected = [
-        [
-            piece.event.lane.name,
-            KIND_TEXTS[piece.event.kind],
-            names[piece.event.program] if piece.event.program >= 0 else None,
-            piece.cycles_from,
-            piece.cycles_to,
-            piece.cycles,
-        ]
-        for piece in path.pieces
-    ]
-    assert rows(page, label) == expected
-    summed = rows(page, "critical path by lane, kind and program")
-    assert sum(row[3] for row in summed) == path.cycles
-    assert sum(row[5] for row in summed) == len(path.pieces)
-    assert f"{len(path.pieces):,} pieces, one behind the other, decide the end: " in text(page)
-    assert ("It is not complete" in text(page)) == (not path.complete)
 
 
 def head(page: Page) -> Any:

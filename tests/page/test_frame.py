@@ -7,20 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import VIEWS, go, wait_for
-
-
-@pytest.mark.slow
-def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
-    page = open_page((mnist_plain, pipeline), "findings")
-    names = page.evaluate("[...document.querySelectorAll('nav a')].map((each) => each.dataset.view)")
-    assert tuple(names) == VIEWS
-    for name in ("execution", "memory"):
-        page.click(f"nav a[data-view={name}]")
-        wait_for(page, name)
-        assert page.get_attribute("nav a[aria-current]", "data-view") == name
-    page.go_back()
-    wait_for(page, "execution")
+from tests.page.pages import go
 
 
 @pytest.mark.slow

@@ -43,20 +43,6 @@ def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page
     same_curve(table(open_page(report, "liveness", on="all")), memory, None)
 
 
-@pytest.mark.slow
-def test_categories_add_up_to_the_total(open_page: Any) -> None:
-    report = one()
-    memory = report.compilation.main.memory
-    found = table(open_page(report, "liveness", by="category"))
-    tile = memory.peak.tile
-    for row in found:
-        parts = memory.by_category(tile, row[0])
-        code = sum(memory.code.values())
-        expected = [code, *(parts.get(name, 0) for name in ("resident", "constant", "argument", "result", "temporary"))]
-        assert row[2:8] == expected
-        assert row[8] == sum(expected)
-
-
 def test_the_head_names_the_peak(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory

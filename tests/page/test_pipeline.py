@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, rows, tables, text, values
+from tests.page.pages import address, rows, tables, text
 from tests.unit.views.page.test_pipeline import ran
 from tilestep.figures.reader import open_report
 from tilestep.train.schedules import grouped
 from tilestep.views.page.sections.head import head
-from tilestep.views.page.sections.pipeline.section import pipeline as section
 
 
 def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path) -> None:
@@ -27,28 +26,6 @@ def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path
             drawn[device][slot + 1] = task.replace("FB", "B")
     shown = [" ".join(cells.get(slot, ".") for slot in range(17)).replace("U", ".").rstrip(" .") for cells in drawn.values()]
     assert shown == [" ".join(line.split("|")[1].split()).rstrip(" .") for line in grouped(3, 6).show().splitlines()[1:4]]
-
-
-@pytest.mark.slow
-def test_numbers_are_those_of_the_section(open_page: OpenPage, pipeline: Path) -> None:
-    page = open_page(pipeline, "pipeline")
-    block = section(open_report(pipeline))
-    assert block is not None
-    update = block.json["updates"][-1]
-    shown = {(each["value"], each["unit"]) for each in values(page)}
-    assert {(update["even"]["bubble"], "share"), (update["measured"]["bubble"], "share"), (update["cycles"], "cycles")} <= shown
-    for row in rows(page, "how devices spent the update"):
-        assert sum(row[1:6]) == update["cycles"]
-        assert row[6] == row[5] / update["cycles"]
-    stages = rows(page, "stages")
-    assert [int(row[0]) for row in stages] == [0, 1, 2]
-    assert [row[stages_column(page, "kept at most")] for row in stages] == [5, 3, 1]
-    assert [row[stages_column(page, "fullest tile")] for row in stages] == [stage["tile_bytes"] for stage in block.json["stages"]]
-
-
-def stages_column(page: Page, name: str) -> int:
-    heads = page.locator('#main .scroller[aria-label="stages"] th').all_inner_texts()
-    return heads.index(name)
 
 
 def test_forward_and_backward_apart_are_drawn_apart(open_page: OpenPage) -> None:

@@ -43,22 +43,6 @@ def margin(page: Page) -> list[list[Any]]:
 
 
 @pytest.mark.slow
-def test_costs_of_lines_are_those_of_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "source")
-    shown = {number: figures for number, *figures in margin(page) if figures[0]}
-    theirs = by_line(open_report(mnist_plain))
-    assert {number: figures[0] for number, figures in shown.items()} == {
-        line: sum(row.cycles for row in found) for line, found in theirs.items()
-    }
-    assert {number: figures[4] for number, figures in shown.items()} == {
-        line: sum(row.executions for row in found) for line, found in theirs.items()
-    }
-    code = open_report(mnist_plain).tables.text("sources")
-    assert "jax.nn.relu" in code
-    assert "jax.nn.relu" in page.inner_text(".scroller.code")
-
-
-@pytest.mark.slow
 def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     costs = {line: sum(row.cycles for row in found) for line, found in by_line(open_report(mnist_plain)).items()}

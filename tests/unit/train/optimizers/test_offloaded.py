@@ -51,32 +51,6 @@ def memories(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.sharding.memory_kind, tree)
 
 
-def assert_equal(found: Any, expected: Any) -> None:
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        optax.adamw(0.1, mu_dtype=jnp.bfloat16),
-        optax.lamb(0.1),
-        optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True)),
-        optax.MultiSteps(optax.adam(0.1), 3),
-    ],
-    ids=["adamw", "lamb", "clip, sgd", "MultiSteps"],
-)
-def test_values_are_the_same_bit_for_bit(optimizer: Any) -> None:
-    params, state = trained(offloaded(optimizer, True))
-    expected = trained(optimizer)
-    assert_equal((params, state), expected)
-    assert set(jax.tree.leaves(memories(params))) == {"device"}
-    for leaf in jax.tree.leaves(state):
-        assert leaf.sharding.memory_kind == ("pinned_host" if leaf.size > 1 else "device")
-
-
 def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
     """TensorFlow for the IPU's `replicated_optimizer_state_sharding` with `offload_weight_update_variables=False`."""
     for offload in (False, {"optimizer_state": False}):

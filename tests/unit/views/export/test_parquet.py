@@ -20,18 +20,6 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return importlib.import_module("pyarrow.parquet").read_table(path).to_pylist()
 
 
-@pytest.mark.slow
-def test_there_is_a_file_for_each_table_with_rows(tmp_path: Path) -> None:
-    report = report_of(two_stages(), detail=liveness())
-    files = write_parquet(report, tmp_path / "new", source=True)
-    of_programs = {"frames", "programs", "lives", "ticks", "code"}
-    assert {file.stem for file in files} == of_programs | {"lanes", "runs", "events", "sums", "host_bytes", "period"}
-    assert len(rows(tmp_path / "new" / "events.parquet")) == report.tables.rows("events")
-    assert [row["name"] for row in rows(tmp_path / "new" / "lives.parquet")] == ["x", "w", "h", "y"]
-    assert rows(tmp_path / "new" / "frames.parquet")[2] == {"file": "train.py", "function": "loss", "line": 3, "column": 5, "parent": 1}
-    assert rows(tmp_path / "new" / "events.parquet")[0]["cause"] == -1
-
-
 def test_without_source_no_line_and_no_path_is_written(tmp_path: Path) -> None:
     write_parquet(report_of(two_stages(), detail=liveness()), tmp_path, source=False)
     assert not (tmp_path / "frames.parquet").exists()

@@ -75,16 +75,6 @@ def test_steps_name_their_line_and_scope() -> None:
     }
 
 
-@pytest.mark.slow
-def test_without_source_no_line_and_no_path_is_written() -> None:
-    content = chrome_trace(timeline(report_of(two_stages()), clock="emulated", source=False))
-    assert b"train.py" not in content
-    assert b"/home" not in content
-    assert b"train.py" in chrome_trace(timeline(report_of(two_stages()), clock="emulated", source=True))
-    content = chrome_trace(timeline(read(traced()), clock="wall", source=False))
-    assert b"train.py" not in content
-
-
 def test_the_cycles_of_a_trace_are_those_of_the_recording() -> None:
     report = report_of(two_stages(), runs=3)
     spans = [event for event in chrome(report) if event.get("cat") == "compute"]
