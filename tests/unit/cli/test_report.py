@@ -49,6 +49,11 @@ def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.Ca
     assert "Programs" not in out
 
 
+def test_compare_of_equal_recordings_says_so(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "compare", runs["five"], runs["five"], "--fail-above", "0"]) == 0
+    assert "No cycle and no byte differs." in capsys.readouterr().out
+
+
 @pytest.fixture
 def many(tmp_path: Path) -> tuple[str, str]:
     """Two recordings of three programs, and of others: nine in the first and one in the second. Two have one name."""
@@ -208,6 +213,13 @@ def test_what_if_with_settings_says_what_changes(played: str, capsys: pytest.Cap
     assert document["settings"] == ["host.load=/2"]
     assert document["turned_cycles"] == document["emulated_cycles"] - 50
     assert document["change"] == document["turned_cycles"] / document["emulated_cycles"] - 1
+
+
+def test_what_if_as_json_has_all_knobs(played: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "what-if", played, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["complete"] is True
+    assert {row["knob"] for row in document["knobs"]} > {"host.link", "links", "sync.pattern"}
 
 
 @pytest.mark.parametrize(

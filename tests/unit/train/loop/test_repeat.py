@@ -91,16 +91,6 @@ def test_the_same_loop_again_is_not_traced_and_a_remainder_is_once() -> None:
     assert len(traces) == 3
 
 
-@pytest.mark.slow
-def test_the_carry_is_donated_unless_the_caller_says_no() -> None:
-    for donate in (True, False):
-        carry = {"a": jnp.zeros(3), "b": np.ones(3, np.float32)}
-        result = repeat(5, lambda c: {k: v + 1 for k, v in c.items()}, carry, chunk=2, donate=donate)
-        assert carry["a"].is_deleted() is donate
-        assert (carry["b"] == 1).all()
-        assert float(result["a"][0]) == 5
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
