@@ -89,17 +89,6 @@ def test_two_processes_give_the_values_of_one() -> None:
     require_values_of_one_process(2, "brief", "in_turns")
 
 
-def require_named(ended: list[Ended], victim: int, words: str) -> None:
-    """All processes but the victim have ended with an error that names it: the watchdogs', or another where these hear of it late."""
-    assert "victim" in ended[victim].lines, ended[victim]
-    for process, end in enumerate(ended):
-        assert end.status != 0, end
-        assert "end" not in end.lines, end
-        if process != victim:
-            named = rf"tilestep: process {victim} of {len(ended)} \(pid \d+ on \S+\) {words}"
-            assert re.search(rf"{named}|process {victim} \(pid \d+ on \S+\) is gone: it has ended, or was killed", end.err), end
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_schedule_and_option_has_the_values_of_one_process(count: int) -> None:
@@ -110,18 +99,6 @@ def test_each_schedule_and_option_has_the_values_of_one_process(count: int) -> N
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_failure_of_one_process_is_raised_in_all_and_they_go_on(count: int) -> None:
     require_failures(count)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "how", "words"),
-    [
-        (4, "kill", "died: it was killed, or it crashed"),
-        (4, "stop", "has not answered for 6 s"),
-    ],
-)
-def test_who_ends_is_named_by_the_others(count: int, how: str, words: str) -> None:
-    require_named(run(count, how), count - 2, words)
 
 
 @pytest.mark.slow
