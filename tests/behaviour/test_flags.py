@@ -77,21 +77,6 @@ def test_visible_devices() -> None:
 ADDS = "import jax, jax.numpy as jnp; jax.device_put(jnp.ones(3), jax.devices('ipu')[0]) + 1"
 
 
-def test_a_machine_of_a_file_stays_when_the_program_goes_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('inherits = "bow-2000"\n[ipu]\nnum_tiles = 7\n')
-    python(
-        f"""
-        import os
-        os.chdir("{tmp_path}")
-        import jax
-        device = jax.devices("ipu")[0]
-        os.chdir("/")
-        assert device.num_tiles == 7 and jax.device_put(1.0, device) + 1 == 2
-        """,
-        TILESTEP_MACHINE="mine.toml",
-    )
-
-
 def auto_report(directory: object) -> str:
     return json.dumps({"autoReport.all": "true", "autoReport.directory": str(directory)})
 
