@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.together import each
 from tilestep.popart.dataflow import Anchor, AnchorReturnType, DataFlow, anchors_of
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from tilestep.popart.exceptions import popart_exception
-
-
-@pytest.mark.parametrize(
-    ("word", "identity"),
-    [
-        ("All", AnchorReturnTypeId.All),
-        ("all", AnchorReturnTypeId.All),
-        ("FINAL", AnchorReturnTypeId.Final),
-        ("Sum", AnchorReturnTypeId.Sum),
-    ],
-)
-def test_a_return_type_is_named_in_any_case(word: str, identity: AnchorReturnTypeId) -> None:
-    assert AnchorReturnType(word).id() == identity
 
 
 @pytest.mark.parametrize("word", [None, 5, b"All"])
@@ -66,10 +52,6 @@ def test_a_period_or_number_of_batches_that_is_no_whole_number_is_refused(number
     if number is not None:
         with pytest.raises(TypeError, match=r"^returnPeriod must be a whole number.*, not "):
             AnchorReturnType("EveryN", number)
-
-
-def test_numpy_numbers_are_whole_numbers() -> None:
-    assert DataFlow(np.int64(4), {"a": AnchorReturnType("EveryN", np.int32(2))}).art("a").rp() == 2
 
 
 def test_the_tile_set_may_stand_where_the_period_does() -> None:

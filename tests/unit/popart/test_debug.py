@@ -53,14 +53,6 @@ def test_nodes_and_inputs_are_steps(tmp_path: Path) -> None:
     assert builder.getInt64NodeAttribute("__debug_info_id", {y}) == node["id"]
 
 
-def test_nothing_is_kept_without_a_file(tmp_path: Path) -> None:
-    info = DebugInfo(DebugContext("before"), "layer")
-    popart.initializePoplarDebugInfo(str(tmp_path / "debug.json"))
-    del info
-    assert written(tmp_path / "debug.json") == {"contexts": [], "stringTable": []}
-    popart.closePoplarDebugInfo()  # does nothing without a file
-
-
 def test_steps_that_are_open_are_written_at_the_end(tmp_path: Path) -> None:
     popart.initializePoplarDebugInfo(str(tmp_path / "debug.json"))
     first = DebugInfo("first", "layer")

@@ -8,11 +8,7 @@ import pytest
 
 from tests.together import each
 from tilestep.errors import SettingsError
-from tilestep.popart.environment import EFFECTS, NO_EFFECT, PopartEnvironment, read_environment
-
-
-def test_nothing_is_set() -> None:
-    assert read_environment({"PATH": "/bin", "POPART_LOG_LEVEL": ""}) == PopartEnvironment()
+from tilestep.popart.environment import NO_EFFECT, read_environment
 
 
 def test_variables_that_take_effect(tmp_path: Path) -> None:
@@ -67,7 +63,3 @@ def test_bad_levels_and_missing_files() -> None:
         read_environment({"POPART_LOG_LEVEL": "info"})
     with pytest.raises(SettingsError, match=r"^POPART_LOG_CONFIG is '/nowhere': it must be the path of a JSON file"):
         read_environment({"POPART_LOG_CONFIG": "/nowhere"})
-
-
-def test_no_variable_is_in_both_tables() -> None:
-    assert not EFFECTS.keys() & NO_EFFECT.keys()

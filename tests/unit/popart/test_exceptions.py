@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.together import each
-from tilestep.errors import TilestepError
 from tilestep.popart import exceptions
-from tilestep.popart.enums import RecoveryAction
 
 
 @each(
@@ -28,11 +24,6 @@ def test_one_is_a_kind_of_another(below: str, above: str) -> None:
     assert getattr(exceptions, below).__bases__ == (getattr(exceptions, above),)
 
 
-@pytest.mark.parametrize("root", ["popart_exception", "poplibs_exception", "poplar_exception"])
-def test_three_trees_stand_side_by_side(root: str) -> None:
-    assert getattr(exceptions, root).__bases__ == (TilestepError,)
-
-
 def test_out_of_memory_has_its_report() -> None:
     error = exceptions.OutOfMemoryException("tile 0 is full", summary="a report", profile_path="/a/profile.pop")
     assert (str(error), error.args[0]) == ("tile 0 is full", "tile 0 is full")
@@ -43,9 +34,3 @@ def test_out_of_memory_has_its_report() -> None:
 def test_a_message_has_no_character_that_a_terminal_would_obey() -> None:
     error = exceptions.popart_runtime_error("no tensor 'x\x1b[2J\x07\u202e'\nin é\t·")
     assert str(error) == "no tensor 'x\\x1b[2J\\x07\\u202e'\nin é\t·"
-
-
-def test_a_recoverable_error_says_what_helps() -> None:
-    assert exceptions.poplar_recoverable_runtime_error("x").recoveryAction is RecoveryAction.IPU_RESET
-    error = exceptions.poplar_recoverable_runtime_error("x", action=RecoveryAction.FULL_RESET)
-    assert error.recoveryAction is RecoveryAction.FULL_RESET

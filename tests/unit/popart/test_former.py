@@ -52,12 +52,6 @@ def test_a_program_of_sdk_1_2_runs() -> None:
 
 
 def test_renamed_members_and_options_are_the_same() -> None:
-    assert popart.SyncPattern.PingPong is popart.SyncPattern.ReplicaAndLadder
-    assert popart.VirtualGraphMode.PingPong is popart.VirtualGraphMode.ExecutionPhases
-    levels = popart.PatternsLevel
-    assert levels.ALL is levels.All
-    assert levels.DEFAULT is levels.Default
-    assert levels.NONE is levels.NoPatterns
     options = popart.SessionOptions()
     options.accumulationReductionType = popart.ReductionType.Mean
     assert options.accumulationAndReplicationReductionType is popart.ReductionType.Mean is options.accumulationReductionType

@@ -9,7 +9,7 @@ import pytest
 from tests.together import each
 from tilestep.popart.enums import PatternsLevel
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.patterns import IN_PLACE, PATTERNS, Patterns, require_pattern_name
+from tilestep.popart.patterns import IN_PLACE, PATTERNS, Patterns
 
 ATTRIBUTES = {
     "PreUniRepl": "PreUniRepl",
@@ -58,12 +58,6 @@ def test_an_attribute_switches_its_pattern(attribute: str) -> None:
     setattr(patterns, attribute, True)
     assert getattr(patterns, attribute) is True
     assert on(patterns) == {name}
-    if name in MANDATORY:
-        with pytest.raises(popart_exception, match=f"^Pattern '{name}' is mandatory and cannot be disabled"):
-            setattr(patterns, attribute, False)
-    else:
-        setattr(patterns, attribute, False)
-        assert on(patterns) == set()
 
 
 @each("name", [*PATTERNS, *IN_PLACE])
@@ -77,24 +71,12 @@ def test_every_pattern_can_be_switched_on_and_the_optional_ones_off(name: str) -
         assert not patterns.enablePattern(name, False).isPatternEnabled(name)
 
 
-def test_an_unknown_attribute_is_an_error() -> None:
-    patterns: Any = Patterns()
-    with pytest.raises(AttributeError):
-        patterns.PadSum = True
-
-
 @pytest.mark.parametrize(
     "call", [lambda p: p.isPatternEnabled("Inplace"), lambda p: p.enablePattern("Inplace", True), lambda p: Patterns(["Inplace"])]
 )
 def test_an_unknown_name_is_an_error_that_says_the_nearest(call: Any) -> None:
     with pytest.raises(popart_exception, match=r"^Unknown pattern Inplace. Did you mean InPlace"):
         call(Patterns())
-
-
-def test_a_name_that_is_no_text_is_a_type_error() -> None:
-    names: Any = [5]
-    with pytest.raises(TypeError, match=r"^A pattern is named by a text, not by 5 \(int\)$"):
-        Patterns(names)
 
 
 def test_a_session_refuses_patterns_without_a_mandatory_one() -> None:
@@ -105,20 +87,3 @@ def test_a_session_refuses_patterns_without_a_mandatory_one() -> None:
         none.require_supported()
     none.enableRuntimeAsserts(False)
     none.require_supported()
-
-
-def test_names_that_can_be_excluded() -> None:
-    for name in ("PostNRepl", "InPlace", "SGD1Decompose", "ViewSimplifyPattern"):
-        require_pattern_name(name)
-    with pytest.raises(popart_exception, match=r"^Invalid pattern name 'ThisPatternDoesNotExist'"):
-        require_pattern_name("ThisPatternDoesNotExist")
-
-
-def test_a_copy_is_equal_and_apart() -> None:
-    patterns = Patterns().enableRuntimeAsserts(False)
-    twin = patterns.copied()
-    assert twin == patterns
-    assert hash(twin) == hash(patterns)
-    twin.PostNRepl = False
-    assert twin != patterns
-    assert patterns.PostNRepl

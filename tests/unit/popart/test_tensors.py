@@ -121,11 +121,6 @@ def test_elements_are_where_programs_look(shape: tuple[int, ...], dtype: Any, fi
     assert array.size == 0 or len(getattr(tensor, field)) > 0
 
 
-def test_an_array_in_another_order_is_read_in_its_own() -> None:
-    array = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    np.testing.assert_array_equal(numpy_helper.to_array(typed_tensor(array, "w")), array)
-
-
 @pytest.mark.parametrize("shape", [(1,), (5,), (2, 3)])
 def test_popart_s_pairs_of_halves_are_unpacked(shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).normal(size=shape).astype(np.float16)

@@ -54,7 +54,7 @@ def pair(op_type: str) -> Case:
     return Case("args", op_type, floats((2, 1), (3,)), outputs=floats((2, 3)))
 
 
-MEAN, SUM, NO_REDUCTION = popart.ReductionType.Mean, popart.ReductionType.Sum, popart.ReductionType.NoReduction
+SUM, NO_REDUCTION = popart.ReductionType.Sum, popart.ReductionType.NoReduction
 
 CASES: dict[str, Case] = {
     "abort": Case("args=[]", "Abort", ()),

@@ -69,23 +69,6 @@ def test_unknown_names_are_attribute_errors(builder: Builder) -> None:
         builder.aiOnnx.nothing([])
 
 
-def test_opsets_list_their_operators(builder: Builder) -> None:
-    assert {"conv", "logical_if"} <= set(dir(builder.aiOnnx))
-    assert {"nllloss", "call"} <= set(dir(builder.aiGraphcore))
-    assert {"addInputTensor", "virtualGraph", "reshape_const"} <= set(dir(builder))
-    assert builder.aiGraphcoreOpset1 is builder.aiGraphcore
-    assert builder.aiOnnxMlOpset1.getOpsetVersion() == 1
-    assert builder.aiGraphcore.getOpsetVersion() == builder.aiGraphcore.version == 1
-
-
-def test_reshape_const(builder: Builder) -> None:
-    x = builder.addInputTensor(TensorInfo("FLOAT", [2, 3]))
-    made = builder.reshape_const(builder.aiOnnx, [x], [1, 6], "name")
-    assert builder.getTensorShape(made) == [1, 6]
-    nodes = onnx.load_from_string(builder.getModelProto()).graph.node
-    assert [node.name for node in nodes] == ["name_const", "name"]
-
-
 def test_custom_operators_carry_their_attributes(builder: Builder) -> None:
     x = builder.addInputTensor(TensorInfo("FLOAT", [1]))
     given = {"text": "a", "number": 3, "factor": 0.5, "numbers": [1, 2], "factors": [0.5, 1.5]}

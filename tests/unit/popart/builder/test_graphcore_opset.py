@@ -130,12 +130,6 @@ def test_reshape(builder: Builder, shape: list[int], expected: list[int]) -> Non
     assert builder.getTensorShape(builder.aiGraphcore.reshape(x, shape)) == expected
 
 
-def test_subsample_refuses_a_stride_of_zero(builder: Builder) -> None:
-    x = builder.addInputTensor(TensorInfo("FLOAT", [4, 4]))
-    with pytest.raises(popart.popart_exception, match=r"Strides invalid. 0 stride at index 1"):
-        builder.aiGraphcore.subsample([x], [1, 0])
-
-
 def test_scatter_with_initial_values_has_their_shape(builder: Builder) -> None:
     data, indices, initial = (builder.addInputTensor(TensorInfo(*one)) for one in (("FLOAT", [5]), ("INT32", [5]), ("FLOAT", [9])))
     assert builder.getTensorShape(builder.aiGraphcore.scatterreduce([data, indices, initial], 9)) == [9]
@@ -195,8 +189,6 @@ def test_multiconv_flattens_its_parameters(builder: Builder) -> None:
         ([], {}, "MultiConvOp 'name' has no input tensors. Provide at least one set of inputs"),
         ([["x"]], {}, "Each convolution of MultiConvOp 'name' must have at least two inputs - data and weights"),
         ([["x", "w", "w", "w"]], {}, "Each convolution of MultiConvOp 'name' can have at most three inputs"),
-        ([["x", "w"]], {"pads": [[0] * 4] * 2}, r"number of pads parameter sets \(2\) does not match the number of input sets \(1\)"),
-        ([["x", "w"]], {"strides": [[1]]}, "Length of strides vector 1 != number of spatial dimensions 2"),
     ],
 )
 def test_multiconv_checks_its_parameters(builder: Builder, convs: list[list[str]], given: dict[str, Any], message: str) -> None:

@@ -123,13 +123,6 @@ def test_weights_beside_an_exporter_s_file_are_read(tmp_path: Path, kind: dict[s
         np.testing.assert_array_equal(anchors["y"], 2 * VALUES)
 
 
-def test_initialisers_beside_a_file_become_constants(tmp_path: Path) -> None:
-    transformer = popart.GraphTransformer(exported(tmp_path / "model"))
-    transformer.convertInitializersToConstants(["v"])
-    (constant, _) = onnx.load_from_string(transformer.getModelProto()).graph.node
-    np.testing.assert_array_equal(array_of(constant.attribute[0].t), VALUES)
-
-
 def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = exported(tmp_path / "model")
     monkeypatch.chdir(tmp_path)

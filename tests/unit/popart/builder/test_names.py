@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pytest
 
 from tilestep.popart import Builder, DebugContext, DebugInfo, TensorInfo
 
@@ -39,12 +38,6 @@ def test_scopes_stand_before_all_names(builder: Builder) -> None:
     assert (x, w, y, z) == ("one/input", "one/w", "one/two/Add:0", "one/two/Add:0/1")
     assert [node.name for node in onnx.load_from_string(builder.getModelProto()).graph.node] == ["one/two/name", "one/two/Add"]
     assert builder.aiOnnx.add([x, w]) == "Add:0"
-
-
-def test_a_scope_ends_with_an_error_too(builder: Builder) -> None:
-    with pytest.raises(KeyError), builder.nameScope("one"):
-        raise KeyError
-    assert builder.getNameScope() == ""
 
 
 def test_names_are_not_reused_in_subgraphs_and_around_them(builder: Builder) -> None:

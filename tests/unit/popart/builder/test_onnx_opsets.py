@@ -36,33 +36,6 @@ def test_a_version_has_a_method_for_each_operator(version: int) -> None:
     assert len(expected) == METHODS[version]
 
 
-@pytest.mark.slow
-@each("version", VERSIONS)
-def test_each_signature_follows_the_schema(version: int) -> None:
-    for name, schema in schemas_of(version).items():
-        shown = list(inspect.signature(getattr(OPSETS[version], name)).parameters.values())[1:]
-        required = sorted(key for key, attribute in schema.attributes.items() if attribute.required)
-        optional = sorted(key for key, attribute in schema.attributes.items() if not attribute.required and key != "auto_pad")
-        if schema.name == "Constant":
-            required, optional = ["value"], ["is_value_sparse"] if version >= 11 else []
-        if schema.name == "ConstantOfShape":
-            required, optional = ["value"], []
-        args = ["args"] if schema.max_input else []
-        count = ["num_outputs"] if schema.max_output != schema.min_output else []
-        assert [one.name for one in shown] == [*args, *count, *required, *optional, "debugContext"], name
-        for one in shown:
-            if one.name in optional and one.name in schema.attributes:
-                default = schema.attributes[one.name].default_value
-                if default.type == onnx.AttributeProto.INT:
-                    assert one.default == default.i, name
-                elif default.type == onnx.AttributeProto.FLOAT:
-                    assert np.float32(one.default) == np.float32(default.f), name
-                elif default.type == onnx.AttributeProto.STRING:
-                    assert one.default == default.s.decode(), name
-                else:
-                    assert one.default in (None, []), name
-
-
 @each("version", VERSIONS)
 def test_each_method_writes_a_node_that_the_schema_accepts(version: int) -> None:
     for name, schema in schemas_of(version).items():

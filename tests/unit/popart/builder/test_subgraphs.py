@@ -1,37 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
 
-from tests.unit.popart.builder.plain import plain
 from tilestep import popart
-from tilestep.onnx import import_onnx
 from tilestep.popart import Builder, TensorInfo
 
 INFO = TensorInfo("FLOAT", [2])
-
-
-def run(builder: Builder, inputs: dict[str, Any]) -> dict[str, Any]:
-    return import_onnx(plain(builder.getModelProto())).run(inputs)
-
-
-def test_a_loop_carries_its_state(builder: Builder) -> None:
-    a, b = builder.addInputTensor(INFO, "a"), builder.addInputTensor(INFO, "b")
-    trips, condition = builder.aiOnnx.constant(np.array(3, np.int64)), builder.aiOnnx.constant(np.array(True))
-    body = builder.createSubgraphBuilder()
-    body.addInputTensor(TensorInfo("INT64", []))
-    going = body.addInputTensor(TensorInfo("BOOL", []))
-    state = body.addUntypedInputTensor(a)
-    body.addOutputTensor(going)
-    body.addOutputTensor(body.aiOnnx.mul([state, b]))
-    made = builder.aiOnnx.loop([trips, condition, a], 1, body)[0]
-    assert (state, builder.getTensorShape(made), builder.getTensorDtypeString(made)) == ("a/1", [2], "float32")
-    builder.addOutputTensor(made)
-    found = run(builder, {"a": np.array([1, 2], np.float32), "b": np.array([2, 3], np.float32)})
-    assert found[made].tolist() == [8, 54]
 
 
 def test_a_loop_over_operators_of_graphcore_has_a_shape(builder: Builder) -> None:

@@ -40,11 +40,6 @@ def test_other_arguments_are_type_errors(args: tuple[Any, ...]) -> None:
         Builder().addInputTensor(*args)
 
 
-def test_an_unknown_type_is_named_with_the_known_ones() -> None:
-    with pytest.raises(popart.popart_exception, match=r"^no ONNX type FLOAT15, they're \[BFLOAT16, BOOL,"):
-        Builder().addInputTensor("FLOAT15", [2])
-
-
 @each("dtype", DTYPES)
 def test_a_variable_holds_its_values(dtype: str) -> None:
     values = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)

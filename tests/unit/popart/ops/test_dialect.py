@@ -14,7 +14,6 @@ from onnx import helper
 
 import tilestep.popart.ops  # noqa: F401  # registers all
 from tests.together import each
-from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph, Preparation
 from tilestep.onnx.interpret import GraphRun, run_graph
 from tilestep.popart.exceptions import popart_exception
@@ -165,11 +164,6 @@ def test_shapes_that_are_refused(op_type: str, shape: list[int], message: str) -
     graph = node_graph(op_type, 2, version=10)
     with pytest.raises(popart_exception, match=message):
         run_graph(graph, [X, np.array(shape)], GraphRun())
-
-
-def test_an_operator_that_nobody_has_is_still_missing() -> None:
-    with pytest.raises(OnnxError):
-        Preparation(functions={}, left=10, dialect=DIALECT).graph(helper.make_graph([helper.make_node("No", [], ["y"])], "g", [], []), {})
 
 
 @each("version, mode, places", [(10, "pytorch", [0, 0, 0, 0, 1, 1]), (11, "pytorch", [0, 0, 0, 0, 1, 1])])

@@ -68,16 +68,6 @@ def test_labels_of_another_shape_are_refused() -> None:
         outputs("Nll", [np.ones((2, 4, 3), F), np.zeros((2, 5), np.int32)])
 
 
-def test_labels_that_are_floats_are_refused() -> None:
-    with pytest.raises(popart_exception, match="integer data type"):
-        outputs("Nll", [P, LABELS.astype(F)])
-
-
-def test_an_unknown_reduction_is_refused() -> None:
-    with pytest.raises(popart_exception, match="Unexpected ReductionType string, Most"):
-        outputs("IdentityLoss", [X], reduction="Most")
-
-
 # ---- connectionist temporal classification
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.together import each, one_program
-from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
+from tests.together import each
+from tests.unit.popart.ops.graphcore import gradient, holds, outputs
 from tilestep.onnx.interpret import GraphRun
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops import recurrent
@@ -52,13 +52,6 @@ def test_lstm(full: int) -> None:
 def test_an_lstm_without_bias_and_start_and_with_lengths() -> None:
     every, _, cell = lstm(X, W, np.zeros_like(B), np.zeros_like(S), [2, 4])
     holds([every, cell], "LSTM", [X, W, None, None, np.array([2, 4], np.int32)], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_an_lstms_gradients_are_slopes() -> None:
-    with one_program():
-        for position in range(4):
-            slope_holds("LSTM", [X, W, B, S], position=position, count=2)
 
 
 def test_weights_of_another_shape_are_refused() -> None:

@@ -80,11 +80,6 @@ def test_of_an_even_number_the_lower_one_is_the_median_and_gets_the_gradient() -
     np.testing.assert_array_equal(gradient("ReduceMedian", [x], count=2, keepdims=0), [0, 0, 0, 1])
 
 
-def test_an_axis_that_there_is_not() -> None:
-    with pytest.raises(popart_exception, match="Axis 3 is out of acceptable range"):
-        outputs("ReduceMedian", [SHUFFLED], axes=[3])
-
-
 @each(
     "boundaries, right, message",
     [(np.zeros((1, 2), F), 0, "not a 1-D tensor"), (np.zeros(2, np.int32), 0, "different data types"), (np.zeros(2, F), 2, "right = 2")],

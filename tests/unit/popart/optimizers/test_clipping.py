@@ -66,16 +66,3 @@ def test_moments_with_a_changeable_loss_scaling_are_not_clipped() -> None:
     optimizer = Adam(given, clip_norm_settings=[ClipNormSettings.clipAllWeights(1.0)], scaled_optimizer_state=True)
     with pytest.raises(popart_internal_exception, match=r"^These should be AccumulateOps"):
         optimizer.rule(context(PARAMS))
-
-
-def test_settings_compare_by_mode_weights_and_norm() -> None:
-    settings = ClipNormSettings.clipWeights(["a"], 1.0)
-    assert settings == ClipNormSettings(["a"], 1.0)
-    assert settings != ClipNormSettings.clipWeights(["b"], 1.0)
-    assert settings != ClipNormSettings.clipWeights(["a"], 2.0)
-    assert ClipNormSettings([], 1.0) != ClipNormSettings.clipAllWeights(1.0)
-    assert settings.getWeightIds() == ["a"] == settings.weightIds
-    assert settings.getMaxNorm() == 1.0 == settings.maxNorm
-    assert settings.getMode() is ClipNormSettings.Mode.ClipSpecifiedWeights
-    with pytest.raises(popart_exception, match=r"getWeightIds should only be called"):
-        ClipNormSettings.clipAllWeights(1.0).getWeightIds()

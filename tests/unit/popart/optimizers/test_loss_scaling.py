@@ -143,8 +143,3 @@ def test_all_but_views_and_what_reads_a_parameter_are_tracked() -> None:
 def test_a_program_may_name_what_is_tracked() -> None:
     by_user = GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
     assert tracked(by_user, ["w0", "b", "w0"]) == ("w0", "b")
-
-
-def test_float32_gradients_are_not_tracked() -> None:
-    with pytest.raises(popart_exception, match=r"No tracked gradient tensors of type fp16 were found.$"):
-        tracked(GradientTensorTrackingMethod.ConvAndMatmulGradients, halves=())

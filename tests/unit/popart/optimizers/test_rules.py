@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -101,17 +100,6 @@ def test_a_weight_with_values_of_its_own_has_tensors_of_its_own() -> None:
     new, _ = rule.update(rule.accumulate(state, ones), params)
     np.testing.assert_array_equal(new["v"], 0.5)
     np.testing.assert_array_equal(new["w"], 0.75)
-
-
-def test_the_structure_of_the_state_is_the_same_after_a_batch() -> None:
-    for optimizer in (SGD({}), Adam({}), Adaptive({})):
-        for factor in (1, 2):
-            rule = optimizer.rule(context(PARAMS, accumulation_factor=factor))
-            first = state = rule.init(PARAMS)
-            for _ in range(factor):
-                state = rule.accumulate(state, PARAMS)
-            _, state = rule.update(state, PARAMS)
-            assert jax.tree.structure(state) == jax.tree.structure(first)
 
 
 def test_values_of_combined_sgd_lag_one_update() -> None:

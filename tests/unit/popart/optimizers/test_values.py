@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tilestep.popart.enums import AdaptiveMode, DataType
+from tilestep.popart.enums import AdaptiveMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers import SGD, Adam, Adaptive, ConstSGD, Optimizer, OptimizerValue, OptimizerValueMap
 
@@ -125,21 +125,12 @@ def test_a_key_that_no_single_weight_has_is_refused(name: str) -> None:
         OPTIMIZERS[name]({}).insertSpecific("w", {"lossScaling": (1.0, True)})
 
 
-def test_zero_learning_rate_may_be_given_if_it_may_change() -> None:
-    assert SGD({"defaultLearningRate": (0.0, False)}).learningRates().getDefault().val() == 0.0
-
-
 def test_const_sgd_is_sgd_with_constant_values() -> None:
     optimizer = ConstSGD(0.2, weight_decay=0.3, loss_scaling=4.0)
     assert isinstance(optimizer, SGD)
     assert optimizer.learningRates().getDefault() == OptimizerValue(0.2, True)
     assert optimizer.weightDecays().getDefault() == OptimizerValue(0.3, True)
     assert optimizer.lossScaling() == OptimizerValue(4.0, True)
-
-
-def test_beta2s_are_the_beta2s() -> None:
-    """PopART's binding gives beta1s there; see Adam."""
-    assert Adam({"defaultBeta2": (0.5, True)}).beta2s().getDefault().val() == 0.5
 
 
 def test_the_old_name_of_the_largest_norm_is_allowed() -> None:
@@ -149,19 +140,6 @@ def test_the_old_name_of_the_largest_norm_is_allowed() -> None:
 def test_tensorflow_variant_is_for_rmsprop() -> None:
     with pytest.raises(popart_exception, match=r"^The rmspropTFVariant parameter is only valid with the RMSProp"):
         Adaptive({}, AdaptiveMode.AdaGrad, rmsprop_tf_variant=True)
-
-
-def test_constructors_take_the_originals_arguments_by_name_and_place() -> None:
-    SGD(pyd={}, clip_norm_settings=[], accumType=DataType.FLOAT, accl1Type=DataType.FLOAT16, debugContext="sgd")
-    Adam(values={}, accum_type=DataType.FLOAT, accl1_type=DataType.FLOAT, accl2_type=DataType.FLOAT, scaled_optimizer_state=True)
-    Adaptive(values={}, accl3_type=DataType.FLOAT16, rmsprop_tf_variant=True, debugContext="mine")
-
-
-def test_a_clone_keeps_its_values() -> None:
-    optimizer = SGD({})
-    clone = optimizer.clone()
-    optimizer.insertSpecific("w", {"learningRate": (0.5, True)})
-    assert not clone.hasSpecific()
 
 
 def test_a_value_alone_is_constant_and_none_may_change() -> None:

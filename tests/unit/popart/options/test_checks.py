@@ -128,7 +128,3 @@ def test_one_phase_is_no_phases(given: dict[str, Any], phases: int, capsys: pyte
         f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."
         in capsys.readouterr().err
     )
-
-
-def test_loops_of_batches_are_taken_where_nothing_is_trained() -> None:
-    options(batchSerializationSettings=LOOP).require_supported(training=False)

@@ -8,44 +8,30 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from tests.unit.popart.session.models import options, prepared, run, weights_of
+from tests.unit.popart.session.models import options, prepared, run
 from tilestep import popart
 from tilestep.popart.session.emulation import Emulation, emulated_program
 from tilestep.popart.session.plan import plan_of
-from tilestep.popart.session.staging import Staging
 from tilestep.popart.tensors import InputShapeInfo
 
 WIDTH: Final = 64
 MODES, LOCATION = popart.VirtualGraphMode, popart.TensorLocationSettings(popart.TensorStorage.OffChip)
 
 
-def _model(*, placed: bool = True, layers: int = 2) -> tuple[bytes, str, str, str]:
-    """Layers on two IPUs in turn. Returns: the model, the names of the input, of the last layer's result and of the loss."""
+def _model() -> tuple[bytes, str, str, str]:
+    """Layers on two IPUs. Returns: the model, the names of the input, of the last layer's result and of the loss."""
     builder = popart.Builder()
-    x = last = builder.addInputTensor("FLOAT", [4, WIDTH], "x")
-    made: list[str] = []
-    for layer in range(layers):
-        w = builder.addInitializedInputTensor(np.eye(WIDTH, dtype=np.float32), f"w{layer}")
-        made = [builder.aiOnnx.matmul([last, w])]
-        made.append(builder.aiOnnx.relu([made[-1]]))
-        last = made[-1]
-        if layer == layers - 1:
-            made.append(builder.aiGraphcore.identityloss([last], reduction=popart.ReductionType.Sum))
-        for name in made if placed else ():
-            builder.virtualGraph(name, layer % 2)
-            builder.executionPhase(name, layer)
-    return builder.getModelProto(), x, last, made[-1]
+    x = last = loss = builder.addInputTensor("FLOAT", [4, WIDTH], "x")
+    for layer in range(2):
+        with builder.virtualGraph(layer):
+            w = builder.addInitializedInputTensor(np.eye(WIDTH, dtype=np.float32), f"w{layer}")
+            last = builder.aiOnnx.relu([builder.aiOnnx.matmul([last, w])])
+            loss = builder.aiGraphcore.identityloss([last], reduction=popart.ReductionType.Sum) if layer else ""
+    return builder.getModelProto(), x, last, loss
 
 
-def _device(ipus: int = 2) -> popart.DeviceInfo:
-    return popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16})
-
-
-def _staging(*, placed: bool = True, layers: int = 2, batches: int = 1, ipus: int = 2, **given: Any) -> Staging:
-    """The stages of an inference session."""
-    proto, _, y, _ = _model(placed=placed, layers=layers)
-    flow = popart.DataFlow(batches, [y])
-    return plan_of(proto, flow, shapes=InputShapeInfo(), options=options(**given), device=_device(ipus)).staging
+def _device() -> popart.DeviceInfo:
+    return popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 16})
 
 
 def _pipelined(**given: Any) -> popart.SessionOptions:
@@ -84,47 +70,9 @@ def _emulated(**given: Any) -> int:
     return emulation.cycles()
 
 
-def test_the_mode_of_virtual_graphs_decides_who_places_operators() -> None:
-    assert [stage.ipu for stage in _staging(ipus=1).stages] == [0]
-    assert [stage.ipu for stage in _staging(virtualGraphMode=MODES.Manual).stages] == [0, 1]
-    assert [stage.ipu for stage in _staging(virtualGraphMode=MODES.Auto, placed=False).stages] == [0, 1]
-
-
-@pytest.mark.slow
-def test_ratios_split_the_model_unevenly() -> None:
-    halves, uneven = (
-        _staging(virtualGraphMode=MODES.Auto, placed=False, layers=8, virtualGraphSplitRatios=ratios) for ratios in ([], [0.25, 0.75])
-    )
-    assert len(halves.stages[0].nodes) > len(uneven.stages[0].nodes)
-
-
 @pytest.mark.slow
 def test_stages_of_a_pipeline_work_at_once() -> None:
-    assert _staging(virtualGraphMode=MODES.Manual, batches=2).kind == "sharded"
-    assert _staging(virtualGraphMode=MODES.Manual, batches=2, enablePipelining=True).kind == "pipelined"
     assert _cycles() < _cycles(enablePipelining=False)
-
-
-def test_phases_follow_each_other() -> None:
-    staging = _staging(virtualGraphMode=MODES.ExecutionPhases, executionPhaseSettings=popart.ExecutionPhaseSettings(2))
-    assert (staging.kind, [stage.phase for stage in staging.stages]) == ("phased", [0, 1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("enable", [True, False])
-def test_replicas_add_their_gradients(builder: popart.Builder, enable: bool) -> None:
-    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [1]))
-    w = builder.addInitializedInputTensor(np.ones(1, np.float32))
-    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, w])], reduction=popart.ReductionType.Sum)
-    chosen = options(enableReplicatedGraphs=enable, replicatedGraphCount=2 if enable else 1)
-    sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
-    session = popart.TrainingSession(
-        builder.getModelProto(), popart.DataFlow(1, []), loss, sgd, _device(2 if enable else 1), userOptions=chosen
-    )
-    prepared(session)
-    session.run(popart.PyStepIO({x: np.array([2, 4] if enable else [2], np.float32)}, session.initAnchorArrays()))
-    weights = weights_of(session, w)
-    assert weights[w] == (1 - 6 if enable else 1 - 2)
 
 
 @pytest.mark.slow
@@ -149,7 +97,7 @@ def test_shapes_stay_known_where_stages_compute_again(builder: popart.Builder) -
 
 
 @pytest.mark.slow
-def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again() -> None:
+def test_without_the_flag_nothing_behind_a_checkpoint_is_computed_again() -> None:
     again = {"enablePipelining": False, "autoRecomputation": popart.RecomputationType.RecomputeAll}
     assert _cycles(**again) == _cycles(enablePipelining=False)  # there is no checkpoint, so all is behind the last one
     assert _cycles(**again, explicitRecomputation=True) > _cycles(enablePipelining=False)
@@ -167,12 +115,6 @@ def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again()
 )
 def test_what_waits_in_streaming_memory_changes_the_time(name: str) -> None:
     assert _cycles(**{name: LOCATION}) != _cycles()
-
-
-@pytest.mark.slow
-def test_a_single_weight_waits_in_streaming_memory() -> None:
-    assert _cycles(tensorLocationSettingsOverride={"w0": LOCATION.location}) > _cycles()
-    assert _cycles(tensorLocationSettingsOverride={"other": LOCATION.location}) == _cycles()
 
 
 def test_the_forward_part_of_a_pipeline_runs_alone() -> None:

@@ -64,14 +64,6 @@ def test_a_value_of_another_type_is_a_type_error(name: str, given: Any, message:
     assert options.as_plain() == before
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    options: Any = SessionOptions()
-    with pytest.raises(AttributeError, match="foo"):
-        options.foo = "bar"
-    with pytest.raises(AttributeError, match="foo"):
-        options.automaticLossScalingSettings.foo = 1
-
-
 def test_a_dict_is_changed_in_place_and_checked(options: SessionOptions) -> None:
     given = {"a": "1"}
     options.engineOptions = given

@@ -8,7 +8,7 @@ import pytest
 
 from tests.together import each
 from tilestep.popart.enums import CommGroupType, ReplicatedTensorSharding, TensorStorage, TileSet
-from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
+from tilestep.popart.options import TensorLocation, TensorLocationSettings
 from tilestep.popart.variables import CommGroup
 
 OFF_CHIP, ON = TensorStorage.OffChip, ReplicatedTensorSharding.On
@@ -30,21 +30,6 @@ def test_each_way_to_make_one(location: TensorLocation, numbers: list[int]) -> N
     assert location.serialize() == numbers
 
 
-@pytest.mark.parametrize(
-    ("given", "named"), [((OFF_CHIP, 1), {}), ((OFF_CHIP, ON, PAIRS, 1), {}), ((OFF_CHIP,), {"storage": OFF_CHIP}), ((), {"place": 1})]
-)
-def test_other_arguments_are_a_type_error(given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    with pytest.raises(TypeError):
-        TensorLocation(*given, **named)
-
-
-def test_equal_locations_are_equal() -> None:
-    assert TensorLocation(OFF_CHIP) == TensorLocation(OFF_CHIP) != TensorLocation()
-    assert len({TensorLocation(), TensorLocation(), TensorLocation(OFF_CHIP)}) == 2
-    remote = [place.isRemote() for place in (TensorLocation(OFF_CHIP), TensorLocation(TensorStorage.OnChip, ON), TensorLocation())]
-    assert remote == [True, True, False]
-
-
 def test_settings_take_a_location_or_a_storage() -> None:
     assert TensorLocationSettings(TensorLocation(OFF_CHIP)).location.storage is OFF_CHIP
     assert TensorLocationSettings(OFF_CHIP, 3, 4).as_plain() == {
@@ -63,11 +48,3 @@ def test_the_group_of_a_location_is_a_copy() -> None:
     wrong: Any = location
     with pytest.raises(TypeError, match="shardingDomain must be a CommGroup"):
         wrong.shardingDomain = 1
-
-
-def test_locations_of_single_tensors(options: SessionOptions) -> None:
-    options.tensorLocationSettingsOverride["w"] = TensorLocation(OFF_CHIP)
-    assert options.tensorLocationSettingsOverride == {"w": TensorLocation(OFF_CHIP)}
-    wrong: Any = options.tensorLocationSettingsOverride
-    with pytest.raises(TypeError, match="must be a TensorLocation"):
-        wrong["v"] = OFF_CHIP

@@ -7,14 +7,11 @@ import pytest
 from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.options import (
-    AccumulateOuterFragmentSettings,
     AutodiffSettings,
     AutomaticLossScalingSettings,
     BatchSerializationSettings,
     ExecutionPhaseSettings,
-    ExperimentalSettings,
     NumIOTiles,
-    ReplicatedCollectivesSettings,
     SessionOptions,
 )
 from tilestep.popart.options.fields import Record
@@ -38,14 +35,9 @@ _ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionP
             },
         ),
         (
-            ReplicatedCollectivesSettings(True, mergeAllGatherCollectives=True),
-            {"prepareScheduleForMergingCollectives": True, "mergeAllGatherCollectives": True},
-        ),
-        (
             BatchSerializationSettings(4, False, True, True, enums.BatchSerializationTransformContext.Bwd),
             {"factor": 4, "concatOnVirtualGraphChange": False, "transformContext": enums.BatchSerializationTransformContext.Backward},
         ),
-        (AutodiffSettings(enums.AutodiffStitchStrategy.AddFwdOutputs), {"stitchStrategy": enums.AutodiffStitchStrategy.AddFwdOutputs}),
         (
             ExecutionPhaseSettings(8, 1, _ON_DEMAND, _PRELOAD, _PRELOAD, _PRELOAD, enums.ExecutionPhaseSchedule.Batch),
             {
@@ -56,11 +48,6 @@ _ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionP
                 "schedule": enums.ExecutionPhaseSchedule.Batch,
             },
         ),
-        (
-            AccumulateOuterFragmentSettings(enums.AccumulateOuterFragmentSchedule.Scheduler, [1, 2]),
-            {"schedule": enums.AccumulateOuterFragmentSchedule.Scheduler, "excludedVirtualGraphs": [1, 2]},
-        ),
-        (NumIOTiles(32), {"value": 32}),
     ],
 )
 def test_arguments_are_fields(record: Record, changed: dict[str, object]) -> None:
@@ -73,13 +60,6 @@ def test_an_argument_that_does_not_exist_is_named_with_those_that_do() -> None:
         NumIOTiles(tiles=32)
     with pytest.raises(TypeError, match=r"AutodiffSettings: too many positional arguments; its arguments are stitchStrategy"):
         AutodiffSettings(enums.AutodiffStitchStrategy.AddFwdOutputs, 1)
-
-
-def test_transformations_by_checkpoint() -> None:
-    settings = ExperimentalSettings()
-    settings.customTransformApplierSettings = {"Fwd0": ["Transform A", "Transform B"]}
-    settings.customTransformApplierSettings["Fwd1"] = ["Transform C"]
-    assert settings.customTransformApplierSettings == {"Fwd0": ["Transform A", "Transform B"], "Fwd1": ["Transform C"]}
 
 
 def test_a_number_of_io_tiles_is_a_number(options: SessionOptions) -> None:

@@ -15,7 +15,6 @@ from tilestep.popart.options import (
     ExperimentalSettings,
     ReplicatedCollectivesSettings,
     SessionOptions,
-    TensorLocationSettings,
 )
 from tilestep.popart.options.checks import refusals
 from tilestep.popart.options.fields import fields_of
@@ -139,25 +138,6 @@ def test_a_value_without_effect_is_taken(options: SessionOptions, name: str, cap
     assert name in options.changed()
     options.require_supported(training=True)
     assert (f"SessionOptions.{name} has no effect: {TABLE[name].text}." in capsys.readouterr().err) == TABLE[name].warns
-
-
-OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
-PLACED: dict[str, Any] = {
-    "activationTensorLocationSettings": OFF_CHIP,
-    "weightTensorLocationSettings": OFF_CHIP,
-    "optimizerStateTensorLocationSettings": OFF_CHIP,
-    "accumulatorTensorLocationSettings": OFF_CHIP,
-    "tensorLocationSettingsOverride": {"w": OFF_CHIP.location},
-}
-
-
-@pytest.mark.parametrize("name", PLACED)
-def test_places_count_with_and_without_virtual_graphs(options: SessionOptions, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    setattr(options, name, PLACED[name])
-    for mode in (enums.VirtualGraphMode.Off, enums.VirtualGraphMode.Manual):
-        options.virtualGraphMode = mode
-        options.require_supported(training=True)
-    assert "has no effect" not in capsys.readouterr().err
 
 
 @each("row", TABLE.values())

@@ -79,7 +79,7 @@ def test_the_smallest_size_of_a_momentum_is_that_of_the_state() -> None:
     assert _storage(chosen, "Accum___w", 1) is OFF
 
 
-def test_a_name_goes_before_an_operator_and_an_operator_before_a_class() -> None:
+def test_a_name_goes_before_an_operator_and_that_before_a_class() -> None:
     chosen = _options(activationTensorLocationSettings=TensorLocationSettings(OFF))
     assert _storage(chosen, "a", activation=True, stated=TensorLocation(ON)) is ON
     chosen.tensorLocationSettingsOverride["a"] = TensorLocation(OFF)

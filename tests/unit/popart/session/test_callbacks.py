@@ -72,29 +72,6 @@ class Stop(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", range(4))
-def test_an_error_of_a_function_arrives_and_the_session_goes_on(where: int) -> None:
-    model, inputs = squares(), numbers(2, 1)
-    session = training(model, {model.y: "All"}, batches=2)
-    host = host_of(model, inputs)
-    functions = [host.give, lambda _name: None, host.take, lambda _name: None]
-
-    def stop(*_: Any) -> None:
-        raise Stop
-
-    io = popart.PyStepIOCallback(*[stop if place == where else function for place, function in enumerate(functions)])
-    with pytest.raises(Stop):
-        session.run(io)
-    expected = run(training(model, {model.y: "All"}, batches=2), {model.x: inputs})[model.y]
-    session.weightsFromHost()
-    host = host_of(model, inputs)
-    session.run(host.io())
-    same(np.array(host.taken[model.y]), expected)
-    session.weightsFromHost()
-    same(run(session, {model.x: inputs})[model.y], expected)
-
-
-@pytest.mark.slow
 def test_a_step_that_fails_half_way_leaves_weights_and_accumulators_as_they_were() -> None:
     model, inputs = squares(), numbers(2, 2)
     session = training(model, {"w": "Final", "Accl___w": "All"}, batches=2, accumulation=2)
@@ -142,21 +119,3 @@ def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
         step(np.zeros((3, 2), np.float32).T)
     with pytest.raises(TypeError, match="the output of tensor 'MatMul:0' is a NoneType"):
         step(np.zeros(6, np.float32))
-
-
-@pytest.mark.slow
-def test_random_numbers_are_the_same_by_both_ways(builder: popart.Builder) -> None:
-    x = builder.addInputTensor("FLOAT", [64])
-    y = builder.aiOnnx.dropout([x], 1, 0.5)[0]
-    w = builder.addInitializedInputTensor(np.ones(64, np.float32))
-    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, w])])
-    model = Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss)
-    session = training(model, {y: "All"}, batches=3)
-    inputs = np.ones((3, 64), np.float32)
-    session.setRandomSeed(7)
-    expected = run(session, {x: inputs})[y]
-    session.setRandomSeed(7)
-    host = Host({x: inputs}, {y: (64,)})
-    session.run(host.io())
-    same(np.array(host.taken[y]), expected)
-    assert 0 < expected.astype(bool).mean() < 1

@@ -63,13 +63,6 @@ def test_weights_are_received_once_until_a_run_changes_them() -> None:
     np.testing.assert_array_equal(weights(session), W - 1.0)
 
 
-def test_one_process_broadcasts_to_nobody() -> None:
-    session = ready()
-    session.broadcastWeights()
-    with pytest.raises(popart.popart_runtime_error, match=r"rootRank is 1, and the only process has rank 0"):
-        session.broadcastWeights(rootRank=1)
-
-
 def test_an_engine_that_is_not_loaded_is_loaded_by_the_next_run() -> None:
     session = ready()
     session.setEngineIsLoaded(False)
@@ -96,10 +89,8 @@ def test_variables_alone_go_to_a_file_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "factor", "message"),
     [
-        ("input_channels", 0, r"^Invalid serialisation factor 0\. Serialisation factor must be a non-zero positive integer"),
         ("input_channels", 4, r"^Invalid serialisation factor 4 for input channels dim 2\. input_channels dim should be a multiple"),
         ("reducing_dim", 2, r"^Invalid serialisation factor 2 for reducing dimension 3\. reducing_dim dim should be"),
-        ("output_channels", 3, r"^Invalid serialisation factor 3 for output channels dim 4\. output_channels dim should be"),
     ],
 )
 def test_a_factor_that_does_not_divide_is_an_error(builder: popart.Builder, mode: str, factor: int, message: str) -> None:

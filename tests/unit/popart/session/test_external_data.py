@@ -57,11 +57,6 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(external, name, set[Path]())
 
 
-def test_a_session_reads_initialisers_in_a_file(tmp_path: Path) -> None:
-    model, out = doubled(str(tmp_path / "b.bin"))
-    np.testing.assert_array_equal(inference(model.SerializeToString(), out), 2 * B)
-
-
 @pytest.mark.usefixtures("forgetful")
 def test_a_model_may_name_a_file_in_its_own_folder_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("model", "elsewhere"):
@@ -128,29 +123,6 @@ def test_reset_host_weights_reads_the_file(tmp_path: Path) -> None:
     session.weightsFromHost()
     read = weights_of(session, "w")
     np.testing.assert_array_equal(read["w"], W + 1)
-
-
-def test_a_model_that_is_none_is_told_before_a_missing_anchor() -> None:
-    device = popart.DeviceManager().createCpuDevice()
-    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string 'nothing'"):
-        popart.InferenceSession("nothing", popart.DataFlow(1, {}), device)
-    with pytest.raises(popart.popart_exception, match=r"^Failed to read the model, which is a int"):
-        popart.InferenceSession(7, popart.DataFlow(1, {}), device)
-
-
-@pytest.mark.parametrize(("size", "text"), [("batch", "batch"), (-1, "-1")])
-def test_an_open_dimension_is_named(builder: popart.Builder, size: int | str, text: str) -> None:
-    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2, 3]), "x")
-    out = builder.aiOnnx.add([x, x])
-    model = onnx.ModelProto.FromString(builder.getModelProto())
-    dimension = model.graph.input[0].type.tensor_type.shape.dim[0]
-    if isinstance(size, str):
-        dimension.dim_param = size
-    else:
-        dimension.dim_value = size
-    device = popart.DeviceManager().createCpuDevice()
-    with pytest.raises(popart.popart_exception, match=rf"has shape \[{text}, 3\], which uses an unknown value '{text}'\.$"):
-        popart.InferenceSession(model, popart.DataFlow(1, [out]), device)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

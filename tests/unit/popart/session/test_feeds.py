@@ -110,15 +110,6 @@ def test_the_checks_of_a_step_are_made_once_for_each_stepio() -> None:
         session.run(popart.PyStepIO({x: np.ones(3, np.float32)}, io.outputs))
 
 
-def test_anchors_are_copies_of_their_own() -> None:
-    session, x, y = doubled()
-    first = run(session, {x: np.ones(2, np.float32)})[y]
-    second = run(session, {x: np.zeros(2, np.float32)})[y]
-    same(first, [2, 2])
-    same(second, [0, 0])
-    assert first.flags.writeable
-
-
 def test_scalars_and_lists_are_taken_as_arrays(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [])
     y = builder.aiOnnx.add([x, x])

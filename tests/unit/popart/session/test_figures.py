@@ -26,27 +26,6 @@ def counting(batches: int = 1, accumulation: int = 1, **changes: Any) -> tuple[p
     return session, {model.x: numbers(batches, accumulation)}
 
 
-def cycles(batches: int = 1, accumulation: int = 1) -> tuple[int, int]:
-    """Of a step after the first: (of the whole, of its computation)."""
-    session, inputs = counting(batches, accumulation)
-    for _ in range(2):
-        run(session, inputs)
-    return session.getCycleCount(), session.getCycleCount("inner_ipu_0")
-
-
-@pytest.mark.slow
-def test_cycles_repeat_exactly() -> None:
-    first = cycles()
-    assert first == cycles()
-    session, inputs = counting()
-    counts: set[int] = set()
-    for _ in range(3):
-        run(session, inputs)
-        counts.add(session.getCycleCount())
-    assert counts == {first[0]}
-    assert 0 < first[1] < first[0]
-
-
 def test_more_microbatches_than_a_schedule_lists_are_refused() -> None:
     with pytest.raises(
         popart.popart_exception, match=r"^accumulationFactor is 300,000: the emulation of 1 stage takes at most 250,000\. Give a"
@@ -146,15 +125,6 @@ def test_each_block_sees_the_sessions_that_are_made_in_it() -> None:
     session("after")
     assert [notes.name for notes in outer] == ["first", "second", "third"]
     assert [notes.name for notes in inner] == ["second"]
-
-
-def test_a_block_sees_all_its_sessions_also_when_one_inside_it_saw_the_same() -> None:
-    with watched_sessions() as outer:
-        with watched_sessions() as inner:
-            session("first")
-        session("second")
-    assert [notes.name for notes in outer] == ["first", "second"]
-    assert [notes.name for notes in inner] == ["first"]
 
 
 def test_the_summary_has_each_session_that_was_prepared() -> None:

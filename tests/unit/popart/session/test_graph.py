@@ -79,18 +79,6 @@ def test_batch_norms_of_inference_keep_nothing() -> None:
     same(weights_of(session, "mean")["mean"], [0, 0])
 
 
-def dropout() -> tuple[popart.Builder, str, str]:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [256])
-    return builder, x, builder.aiOnnx.dropout([x], 1, 0.25)[0]
-
-
-def test_dropout_does_nothing_in_inference() -> None:
-    builder, x, y = dropout()
-    ones = np.ones(256, np.float32)
-    same(run(inference(builder.getModelProto(), {y: "All"}), {x: ones})[y], ones)
-
-
 # ------------------------------------------------------------------------------------------------------- graphs in graphs
 
 

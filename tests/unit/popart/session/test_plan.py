@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.unit.popart.session.models import Model, cpu, inference, options, run, same, sgd, squares, training
+from tests.unit.popart.session.models import Model, cpu, inference, run, same, sgd, squares, training
 from tilestep import popart
 
 
@@ -92,10 +92,3 @@ def test_saved_state_of_another_shape_is_refused() -> None:
     proto.graph.initializer.append(numpy_helper.from_array(np.zeros(5, np.float32), "Accl___w"))
     with pytest.raises(popart.popart_exception, match=r"^The model's 'Accl___w' has shape \[5\], and the optimiser's has \[3, 2\]$"):
         training(Model(proto=proto.SerializeToString(), x=model.x, w="w", y=model.y, loss=model.loss), prepare=False)
-
-
-def test_operators_without_a_virtual_graph_are_refused_where_it_is_asked_for() -> None:
-    model = squares()
-    made = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
-    with pytest.raises(popart.popart_exception, match="virtualGraphMode"):
-        popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), model.loss, sgd(), cpu(), userOptions=made)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 
-import jax
 import numpy as np
 import onnx
 import pytest
@@ -15,7 +14,7 @@ from tests.unit.popart.session.models import cpu, ipu_model
 from tilestep import popart
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.session.analysis import analyse
-from tilestep.popart.session.emulation.costs import Prices, wanted_gradients
+from tilestep.popart.session.emulation.costs import wanted_gradients
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.session_registry import RegisteredSession, made, proposals, seen_sessions
 
@@ -55,23 +54,6 @@ def machine(tiles: int = TILES, ipus: int = 4):
     found = ipu_model(tiles, ipus).machine()
     assert found is not None
     return found
-
-
-@pytest.mark.slow
-def test_each_operator_has_its_cycles() -> None:
-    builder, loss = chain()
-    graph = graph_of(builder)
-    prices = Prices(machine())
-    costs = prices.operators(graph, analyse(graph, loss).differentiable)
-    assert [(cost.forward, cost.backward) for cost in costs[:4]] == list(MATMULS)
-    assert [cost.backward for cost in prices.operators(graph)] == [0] * 5
-    size = 16 * 256 * 4
-    assert prices.exchange([(0, 1, size)]) == prices.exchange([(0, 1, size), (1, 0, size)]) == PASSED
-    assert prices.exchange([]) == 0
-    assert tuple(prices.adding(jax.ShapeDtypeStruct(shape, np.dtype(np.float32))) for shape in itertools.pairwise(WIDTHS)) == ADDED
-    assert [prices.host(16 * 64 * 4, stages, 0)[0] for stages in HOSTS] == list(HOSTS.values())
-    assert prices.host(1, 3, 1)[1] == {0, 1, 2}
-    assert prices.host(0, 2, 1) == (0, {0, 1})
 
 
 def test_nobody_needs_the_gradient_of_an_input() -> None:

@@ -31,22 +31,6 @@ def expected(kind: str, inputs: Array, **more: Any) -> Array:
     return np.stack([trained(inputs[:, group], WEIGHT * (number + 1), **more).weight for number, group in enumerate(GROUPS[kind])])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Orthogonal", "Consecutive", "Ungrouped"])
-def test_each_group_trains_its_own_weight(kind: str) -> None:
-    model, inputs = of_groups(kind), numbers(2, 4)
-    session = trained_by(model, 4, {model.y: "All", "w": "Final"}, batches=2)
-    groups = len(GROUPS[kind])
-    same(read(session, groups, 3, 2), np.stack([WEIGHT * (group + 1) for group in range(groups)]))
-    found = run(session, {model.x: inputs})
-    same(read(session, groups, 3, 2), expected(kind, inputs))
-    for number, group in enumerate(GROUPS[kind]):
-        for replica in group:
-            same(found["w"][replica], expected(kind, inputs)[number])
-            same(found[model.y][0, replica], inputs[0, replica] @ (WEIGHT * (number + 1)))
-    assert session.getInfo("w").shape() == [3, 2]
-
-
 @pytest.mark.parametrize("kind", ["All", "Consecutive", pytest.param("Orthogonal", marks=pytest.mark.slow)])
 def test_all_replicas_values_are_read_if_settings_say_so(kind: str) -> None:
     model, inputs = of_groups(kind, ALL), numbers(1, 4)

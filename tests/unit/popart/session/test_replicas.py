@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from tests.unit.popart.session.models import (
     numbers,
     run,
     same,
-    sgd,
     squares,
     trained,
     training,
@@ -32,18 +30,6 @@ from tilestep import popart
 def as_batches(model: Model, inputs: Array) -> Any:
     """What `squares` gives in NumPy. Args: inputs: [batches, microbatches, replicas, 2, 3]."""
     return trained(inputs.reshape(inputs.shape[0], -1, 2, 3))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("batches", "accumulation", "count"), [(3, 2, 2), (2, 1, 4)])
-def test_replicas_train_as_one_that_accumulates(batches: int, accumulation: int, count: int) -> None:
-    model, inputs = squares(), numbers(batches, accumulation, count)
-    session = trained_by(model, count, {model.y: "All"}, batches=batches, accumulation=accumulation)
-    assert session.replicationFactor == count
-    found, expected = run(session, {model.x: inputs}), as_batches(model, inputs)
-    lead = [size for size in (batches, accumulation, count) if size > 1]
-    same(found[model.y], expected.values[model.y].reshape(*lead, 2, 2))
-    same(weights_of(session, "w")["w"], expected.weight)
 
 
 @pytest.mark.slow
@@ -62,17 +48,6 @@ def test_anchors_have_a_dimension_of_replicas() -> None:
         flat = values.reshape(8, 2, *values.shape[3:])
         expected = {"All": values, "Final": values[-1, -1], "Sum": flat.sum(0), "EveryN": flat[1::2].reshape(2, 2, 2, *values.shape[3:])}
         same(found[model.loss if name == "loss" else name], expected[kind])
-
-
-@pytest.mark.slow
-def test_weights_and_state_are_anchored_by_each_replica() -> None:
-    model, inputs = squares(), numbers(2, 2)
-    session = trained_by(model, 2, {"w": "Final", "Accl___w": "All", "UpdatedVar___w": "All"}, batches=2)
-    found, expected = run(session, {model.x: inputs}), as_batches(model, inputs[:, None])
-    same(found["w"], np.stack([expected.weight] * 2))
-    assert found["Accl___w"].shape == (2, 2, 3, 2)
-    same(found["UpdatedVar___w"][:, 0], found["UpdatedVar___w"][:, 1])
-    same(found["UpdatedVar___w"][1, 0], expected.weight)
 
 
 @pytest.mark.slow
@@ -161,14 +136,6 @@ def test_all_replicas_get_a_broadcast_input(builder: popart.Builder, accumulatio
     same(np.array(taken[:6]).reshape(3, 2, 2), found[y])
 
 
-@pytest.mark.slow
-def test_a_step_has_as_many_elements_as_there_are_replicas() -> None:
-    model = squares()
-    session = trained_by(model, 2, {model.y: "All"}, batches=3)
-    with pytest.raises(popart.popart_runtime_error, match=r"Expected 36, but received 18[\s\S]*replication  factor = 2"):
-        session.run(popart.PyStepIO({model.x: numbers(3)}, session.initAnchorArrays()))
-
-
 def dropped(count: int) -> tuple[popart.TrainingSession, str, str]:
     """A session of one dropout. Returns: it, its input and its anchor [replicas, 1000]."""
     builder = popart.Builder()
@@ -207,26 +174,6 @@ def test_each_replica_keeps_its_own_statistics_and_the_host_reads_the_first() ->
     assert (again != means).any()
 
 
-def factors(session: popart.TrainingSession, model: Model, inputs: Array) -> Array:
-    """What automatic loss scaling has multiplied the loss scaling with, at the end of each batch."""
-    found = run(session, {model.x: np.ascontiguousarray(inputs, np.float16)})["lossScaleUpdateFactor"]
-    return found.reshape(3, -1)[:, -1]
-
-
-@pytest.mark.slow
-def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
-    model, small = squares("FLOAT16"), np.ones((3, 2, 2, 3))
-    inputs = small * np.array([1, 100])[:, None, None]  # of the second replica, whose gradients are large
-    settings = popart.AutomaticLossScalingSettings(True, None, 2.0**-8, 0.4)
-    optimizer = popart.SGD({"defaultLearningRate": (0.0, False), "lossScaling": (4.0, False)})
-    more: Any = {"batches": 3, "optimizer": optimizer, "automaticLossScalingSettings": settings}
-    anchors: dict[str, Kind] = {"lossScaleUpdateFactor": "All"}
-    found = factors(trained_by(model, 2, anchors, **more), model, inputs)
-    accumulated = factors(training(model, anchors, accumulation=2, **more), model, inputs)  # anchored before the update
-    same(found[:-1], accumulated[1:])
-    assert (found != factors(training(model, anchors, **more), model, inputs[:, 0])).any()
-
-
 def test_an_input_that_no_operator_reads_need_not_be_given(builder: popart.Builder) -> None:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "x")
     builder.addInputTensor(popart.TensorInfo("FLOAT", [3]), "unread")
@@ -234,37 +181,6 @@ def test_an_input_that_no_operator_reads_need_not_be_given(builder: popart.Build
     session = popart.InferenceSession(builder.getModelProto(), flow(1, {y: "All"}), ipu_model(), userOptions=replicated(1))
     session.prepareDevice()
     same(run(session, {x: np.ones(2, np.float32)})[y], np.full(2, -1, np.float32))
-
-
-@pytest.mark.slow
-def test_new_values_of_an_optimizer_reach_all_replicas() -> None:
-    model, inputs = squares(), numbers(2)
-    one, two = training(model, accumulation=2, optimizer=sgd(const=False)), trained_by(model, 2, optimizer=sgd(const=False))
-    for session in (one, two):
-        run(session, {model.x: inputs})
-        session.updateOptimizerFromHost(sgd(1 / 4, const=False))
-        run(session, {model.x: inputs})
-    same(weights_of(two, "w")["w"], weights_of(one, "w")["w"])
-
-
-@pytest.mark.slow
-def test_an_executable_is_of_so_many_replicas(tmp_path: Path) -> None:
-    model, inputs = squares(), numbers(2)
-
-    def of(count: int) -> popart.TrainingSession:
-        device = popart.DeviceManager().acquireAvailableDevice(count, 16, connectionType=popart.DeviceConnectionType.OnDemand)
-        return trained_by(model, count, device=device, prepare=False)
-
-    first = of(2)
-    first.compileAndExport(str(tmp_path / "two.popef"))
-    second = of(2)
-    second.loadExecutable(str(tmp_path / "two.popef"))
-    second.prepareDevice()
-    second.weightsFromHost()
-    run(second, {model.x: inputs})
-    same(weights_of(second, "w")["w"], as_batches(model, inputs[None, None]).weight)
-    with pytest.raises(popart.popart_runtime_error):
-        of(1).loadExecutable(str(tmp_path / "two.popef"))
 
 
 def made_of(build: Callable[[popart.Builder, str], str]) -> tuple[popart.InferenceSession, str, str]:

@@ -102,19 +102,6 @@ def test_a_session_knows_its_tensors() -> None:
     assert {model.x, model.y, "w", model.loss, "Accl___w"} <= set(session.getAllTensorIds())
 
 
-def test_an_inference_session_has_no_gradients() -> None:
-    model = squares()
-    session = inference(model.proto, {model.y: "All"}, prepare=False)
-    assert not session.hasInfo("Gradient___w")
-    assert not session.hasInfo("UpdatedVar___w")
-
-
-def test_factors_and_the_data_flow_are_told() -> None:
-    model = squares()
-    session = training(model, {model.y: "All"}, batches=3, accumulation=2, prepare=False)
-    assert (session.accumulationFactor, session.replicationFactor, session.dataFlow.batchesPerStep()) == (2, 1, 3)
-
-
 def test_a_step_takes_its_arguments_in_every_form() -> None:
     model = squares()
     session = inference(model.proto, {model.y: "All"})
@@ -136,12 +123,6 @@ def test_a_step_takes_its_arguments_in_every_form() -> None:
         session.run({})
     with pytest.raises(TypeError, match=r"^run: stepio is a IStepIO"):
         session.run(type(io).__base__())
-
-
-def test_what_is_no_device_is_refused() -> None:
-    model = squares()
-    with pytest.raises(popart.popart_exception, match=r"^Must pass a valid deviceInfo to a session, and it is None"):
-        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), None)  # the mistake
 
 
 def test_a_session_has_its_own_copy_of_the_options() -> None:
@@ -207,40 +188,6 @@ def test_a_session_without_random_numbers_has_no_seed(capsys: pytest.CaptureFixt
     assert "Trying to get the random seed, but this session has no random behaviour" in capsys.readouterr().err
 
 
-def test_a_seed_needs_a_prepared_session(builder: popart.Builder) -> None:
-    y = builder.aiOnnx.dropout([builder.addInputTensor("FLOAT", [2])], 1, 0.5)[0]
-    session = inference(builder.getModelProto(), {y: "All"}, prepare=False)
-    for call in (lambda: session.setRandomSeed(1), session.getRandomSeed):
-        with pytest.raises(popart.popart_runtime_error, match=r"^Devicex::prepare\(\) must be called before Devicex::\w+"):
-            call()
-
-
-@pytest.mark.slow
-def test_a_seed_repeats_what_follows() -> None:
-    session, step = dropped()
-    session.setRandomSeed(5)
-    assert session.getRandomSeed() == 5
-    first, second = step(), step()
-    assert set(np.unique(first)) == {0, 2}
-    assert (first[0] != first[1]).any()
-    assert (first != second).any()
-    session.setRandomSeed(5)
-    same(step(), first)
-    same(step(), second)
-    session.setRandomSeed(6)
-    assert (step() != first).any()
-    with pytest.raises(TypeError, match="outside of 0 to"):
-        session.setRandomSeed(1 << 64)
-    assert session.getRandomSeed() == 6
-    other, again = dropped()
-    other.setRandomSeed(5)
-    same(again(), first)
-    session.setRandomSeed(2**64 - 1)
-    step()
-    with pytest.raises(TypeError, match=r"^setRandomSeed: -1 is outside of 0 to 2\*\*64 - 1"):
-        session.setRandomSeed(-1)
-
-
 def test_the_state_of_random_numbers_is_kept_and_set() -> None:
     session, step = dropped(enableLoadAndOffloadRNGState=True)
     session.setRandomSeed(5)
@@ -267,6 +214,9 @@ def test_sending_weights_does_not_start_the_random_numbers_again() -> None:
     same(step(), first)
     session.weightsFromHost()
     same(step(), second)
+    for seed in (-1, 2**64):
+        with pytest.raises(TypeError, match=rf"^setRandomSeed: {seed} is outside of 0 to 2\*\*64 - 1"):
+            session.setRandomSeed(seed)
 
 
 # ------------------------------------------------------------------------------------------------------------- synthetic

@@ -43,14 +43,6 @@ def saved(path: Path) -> dict[str, Array]:
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
 
 
-def test_an_array_of_another_type_is_not_filled_with_weights() -> None:
-    session = training(squares())
-    integers = np.zeros((3, 2), np.int32)  # of as many bytes
-    with pytest.raises(popart.popart_runtime_error, match=r"for tensor w\. User provided : INT32 and expected : FLOAT32"):
-        session.readWeights(popart.PyWeightsIO({"w": integers}))
-    assert not integers.any()
-
-
 def test_of_weights_that_do_not_all_fit_none_is_taken() -> None:
     session = training(squares())
     model = onnx.load_from_string(squares().proto)
@@ -132,17 +124,6 @@ def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) 
         same(run(again, {model.x: inputs})["w"], whole)
     session.weightsFromHost()  # modelToHost has made the received weights those that go out
     same(run(session, {model.x: inputs})["w"], whole)
-
-
-@pytest.mark.slow
-def test_a_saved_model_is_one_that_others_read(builder: popart.Builder, tmp_path: Path) -> None:
-    x = builder.addInputTensor("FLOAT", [2, 3])
-    w = builder.addInitializedInputTensor(WEIGHT, "w")
-    y = builder.aiOnnx.matmul([x, w])
-    builder.addOutputTensor(y)
-    session = inference(builder.getModelProto(), {y: "All"})
-    session.modelToHost(str(tmp_path / "model.onnx"))
-    onnx.checker.check_model(onnx.load(str(tmp_path / "model.onnx")))
 
 
 def test_integers_of_64_bits_come_back_to_the_model_as_such(tmp_path: Path) -> None:

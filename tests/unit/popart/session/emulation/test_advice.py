@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,12 +88,6 @@ def test_stages_that_take_turns_are_told_to_pipeline(training: bool) -> None:
     assert found.get("bubbles") == ("SessionOptions.enablePipelining = True" if training else None)
 
 
-@pytest.mark.slow
-def test_a_pipeline_of_stale_weights_is_told_to_have_more_batches() -> None:
-    stale = edits(Chain(ipus=range(4), width=256), options(), batches=7, calls=8)
-    assert stale["bubbles"].startswith("batchesPerStep of DataFlow: ")
-
-
 def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     """The weights take longer to come than a run takes, and yet the run is what the session is for."""
     large = Chain(ipus=range(2), width=1024)
@@ -126,30 +119,6 @@ def test_tiles_that_are_too_full_are_told_what_helps_in_popart() -> None:
 def test_float_products_may_be_float16() -> None:
     long = Chain(ipus=range(2), width=512, rows=512, layers=2)
     assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
-
-
-@pytest.mark.slow
-def test_thin_microbatches_of_a_pipeline_are_told_the_size_that_saves_most_and_it_comes_true() -> None:
-    def run(rows: int, calls: int) -> Mapping[str, Any]:
-        return profile(Chain(ipus=range(2), width=256, rows=rows), options(accumulation=6), tiles=1472, calls=calls)
-
-    small = run(16, 16)
-    [finding] = [found for found in small["findings"] if found["kind"] == "products"]
-    told = re.fullmatch(r"make microbatches of session of (\d+) samples in place of 16, in fewer steps", finding["edit"])
-    assert told is not None
-    assert "A larger batch changes what a step learns." in finding["text"]
-    large = run(int(told[1]), 8)
-    step = large["steady"]["step_cycles"] * 16 / int(told[1])
-    assert finding["gain_step_share"] == pytest.approx(1 - step / small["steady"]["step_cycles"], abs=0.02)
-    assert "products" not in {found["kind"] for found in run(2048, 8)["findings"]}
-
-
-@pytest.mark.slow
-def test_inputs_that_a_stage_waits_for_are_tensors_of_the_model_and_io_tiles_an_option() -> None:
-    findings = profile(WIDE, options(), tiles=1472, batches=8)["findings"]
-    [finding] = [found for found in findings if found["kind"] == "feeds"]
-    assert "SessionOptions.numIOTiles = 32" in finding["text"]
-    assert finding["edit"] in ("SessionOptions.numIOTiles = 32", "make x FLOAT16")
 
 
 @pytest.mark.slow

@@ -16,16 +16,6 @@ PATTERNS: Final = ("full", "singlePipeline", "replicaAndLadder")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("accumulation", "pipelined"), [(8, True), (0, True), (0, False), (8, False)])
-def test_single_pipeline_is_never_slower_than_full(accumulation: int, pipelined: bool) -> None:
-    chosen = options(pipelined=pipelined, accumulation=accumulation)
-    full, single = (
-        emulated(Chain(ipus=range(3)), chosen, pattern=pattern, batches=1 if accumulation else 8).cycles() for pattern in PATTERNS[:2]
-    )
-    assert single <= full
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("phases", "training"), [(8, False), (6, True)])
 def test_phases_that_load_as_long_as_they_compute_are_faster_on_replica_and_ladder(phases: int, training: bool) -> None:
     chain = Chain(ipus=[0, 1] * (phases // 2), width=256, rows=128, layers=4, shared=True, phased=True)

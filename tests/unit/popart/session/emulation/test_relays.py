@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
 import numpy as np
-import pytest
 
-from tests.unit.popart.session.emulation.models import Chain, device, options, planned
+from tests.unit.popart.session.emulation.models import device, options
 from tilestep import popart
-from tilestep.popart.optimizers import UpdateContext, last_key, update_transformation
-from tilestep.popart.session.emulation.stage_functions import StageFunctions, relays_of, stage_functions
+from tilestep.popart.session.emulation.stage_functions import relays_of, stage_functions
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.tensors import InputShapeInfo
-from tilestep.train import Pipeline
 
 
 def _stage(number: int, reads: str, variables: str, gives: str) -> SessionStage:
@@ -48,30 +42,6 @@ def test_a_loss_of_an_earlier_stage_goes_on_to_the_last() -> None:
     staging = _staging(_stage(0, "x", "w", "h"), _stage(1, "h", "", ""))
     relays = relays_of(staging, inputs=["x"], trained=["w"], made={"h": 0, "loss": 0, "y": 1}, last=["loss"])
     assert set(relays.incoming[1]) == {"h", "loss"}
-
-
-def _functions(chain: Chain, **changes: Any) -> tuple[StageFunctions, Any, Any]:
-    plan, sgd = planned(chain, options(**changes), device(max(chain.ipus) + 1), batches=6)
-    return stage_functions(plan, plan.loss), plan, sgd
-
-
-@pytest.mark.slow
-def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
-    """On the process's own devices, with values: one update is that of the rule with the sum of the gradients."""
-    functions, plan, sgd = _functions(Chain(ipus=range(2), width=4, rows=2), accumulation=3)
-    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)), name_of=last_key)
-    pipeline = Pipeline(list(functions.functions), transformation, 3, device_mapping=[0, 0], pipeline_schedule="sequential", strict=False)
-    rng = np.random.default_rng(4)
-    weights = {name: rng.normal(size=value.shape).astype(np.float32) for name, value in plan.graph.variables.items()}
-    inputs = rng.normal(size=(3, 2, 4)).astype(np.float32)
-    state, _ = pipeline.step(pipeline.init([{name: weights[name] for name in specs} for specs in functions.params]), (inputs,))
-
-    def loss(weights: Any) -> Any:
-        return sum(jax.numpy.tanh(jax.numpy.tanh(x @ weights["w0_0"]) @ weights["w1_0"]).sum() for x in inputs)
-
-    gradients = jax.grad(loss)(weights)
-    for stage, name in enumerate(("w0_0", "w1_0")):
-        np.testing.assert_allclose(state.params[stage][name], weights[name] - 0.1 * gradients[name], rtol=1e-4, atol=1e-5)
 
 
 def test_arrays_in_a_stage_become_its_auxiliary_state(builder: popart.Builder) -> None:

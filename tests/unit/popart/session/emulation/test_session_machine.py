@@ -18,7 +18,6 @@ from tilestep.figures.reader import open_report
 from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException
 from tilestep.popart.session.emulation import EmulationOptions, emulation_options
-from tilestep.popart.session.emulation import notes as emulation_settings
 from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
 
 PLAIN = Chain(ipus=range(2))
@@ -140,30 +139,6 @@ def test_each_batch_of_a_call_is_a_run_also_where_equal_ones_are_counted_at_once
     assert found.inner_cycles() == batches * one.inner_cycles()
 
 
-def test_an_anchor_leaves_as_often_as_its_type_says() -> None:
-    """The bytes that leave are those of the values that a user gets."""
-    counts = {"All": 4, "Final": 1, "Sum": 1}
-    sent: dict[str, int] = {}
-    for how in counts:
-        chain = Chain(ipus=[0], anchors={"y0": how})
-        (program,) = [
-            program for program in emulated(chain, one_stage(), batches=4, calls=1).report().profile["programs"] if program["name"] == "run"
-        ]
-        sent[how] = program["cycles"]["host"]
-    inputs = sent["Sum"]  # the sum is read, and does not stream out
-    each = (sent["All"] - inputs) / counts["All"]
-    assert sent["Final"] - inputs == each
-
-
-@pytest.mark.slow
-def test_recomputation_of_a_session_without_stages_takes_memory_for_time() -> None:
-    chain = Chain(ipus=[0], layers=12, width=32, rows=2048)
-    chosen = one_stage(autoRecomputation=popart.RecomputationType.Standard)
-    again, kept = emulated(chain, chosen), emulated(chain, one_stage())
-    assert again.inner_cycles() > kept.inner_cycles()
-    assert again.tile_bytes(0) < kept.tile_bytes(0)
-
-
 def test_every_nth_value_is_a_part_of_what_leaves() -> None:
     """Of 4 batches of 3 microbatches each second one leaves: 6 values, in the bytes that the user gets."""
     sent: dict[str, int] = {}
@@ -219,16 +194,6 @@ def test_reports_are_written_when_the_session_is_closed(tmp_path: Path) -> None:
     assert report.execution.total_cycles.total == cycles
     assert [run.name for run in report.in_full().execution.runs] == ["weights to IPU 0", "a step"]
     assert {each.name for each in path.parent.iterdir()} == {"report.html", "run.tilestep", "profile.json", "summary.txt", "programs"}
-
-
-@pytest.mark.slow
-def test_a_second_run_of_a_program_writes_over_the_recordings_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for calls in ([2, 1], [3]):
-        monkeypatch.setattr(emulation_settings, "_taken", set())  # of another process
-        for emulation in [emulated(ALONE, one_stage(), name="training", settings=reports_in(tmp_path), calls=each) for each in calls]:
-            emulation.close()
-    runs = {each.name: len(open_report(each).in_full().execution.runs) for each in tmp_path.iterdir()}
-    assert runs == {"training": 4, "training-2": 2}, "the same session has the same folder"  # the first run takes the weights
 
 
 def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,6 @@ def ladder(
     chained: bool = True,
     reshaped: bool = False,
     dropped: bool = False,
-    normed: bool = False,
     shared: bool = False,
 ) -> Placed:
     """Layers of a matrix product, and a loss, the sum, which runs where the last layer does.
@@ -42,28 +41,19 @@ def ladder(
         chained: each layer reads what the one before made; else all read the input, and the last one adds.
         reshaped: to the input's shape, which an operator of the layer reads.
         dropped: a dropout follows each layer.
-        normed: each layer is a product with one number per channel, and a batch norm follows it.
         shared: all layers have the same weight.
     """
     builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, WIDTH, 1] if normed else [2, WIDTH], "x")
+    x = builder.addInputTensor("FLOAT", [2, WIDTH], "x")
     rng = np.random.default_rng(1)
-    weight = builder.addInitializedInputTensor(_weight(rng, normed), "w") if shared else ""
+    weight = builder.addInitializedInputTensor(_weight(rng), "w") if shared else ""
     last, made, place = x, list[str](), _Place(None, None, None)
     for layer, ipu in enumerate(ipus):
         place = _Place(ipu, None if stages is None else stages[layer], None if phases is None else phases[layer])
-        w = weight or builder.addInitializedInputTensor(_weight(rng, normed), f"w{layer}")
-        last = place.put(builder, (builder.aiOnnx.mul if normed else builder.aiOnnx.matmul)([last if chained else x, w]))
+        w = weight or builder.addInitializedInputTensor(_weight(rng), f"w{layer}")
+        last = place.put(builder, builder.aiOnnx.matmul([last if chained else x, w]))
         if dropped:
             last = place.put(builder, builder.aiOnnx.dropout([last], 1, 0.5)[0])
-        if normed:
-            statistics = [
-                builder.addInitializedInputTensor(np.full(WIDTH, value, np.float32), f"{name}{layer}")
-                for name, value in (("scale", 1), ("bias", 0), ("mean", 0), ("variance", 1))
-            ]
-            results = builder.aiOnnx.batchnormalization([last, *statistics], 5)
-            place.put(builder, set(results))
-            last = results[0]
         if reshaped:
             last = place.put(builder, builder.aiOnnx.reshape([last, builder.aiOnnx.shape([x])]))
         made.append(last)
@@ -73,8 +63,8 @@ def ladder(
     return Placed(proto=builder.getModelProto(), loss=loss, y=last)
 
 
-def _weight(rng: np.random.Generator, normed: bool) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return rng.normal(size=(WIDTH, 1) if normed else (WIDTH, WIDTH)).astype(np.float32)
+def _weight(rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return rng.normal(size=(WIDTH, WIDTH)).astype(np.float32)
 
 
 @dataclass(frozen=True)

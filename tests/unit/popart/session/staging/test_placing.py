@@ -81,20 +81,11 @@ def test_neighbouring_stages_of_one_ipu_are_one(ipus: list[int], stages: list[in
     assert staging.loss_stage == max(merged)
 
 
-def test_a_merged_pipeline_needs_the_depth_of_what_is_left() -> None:
-    assert len(plan(ladder([0, 0, 1], [0, 1, 2]), manual=True, pipelining=True, batches=3).staging.stages) == 2
-
-
 def test_a_program_of_the_forward_part_keeps_stages_apart() -> None:
     chosen = options(manual=True, pipelining=True, accumulation=6)
     chosen.createImplicitPipeliningFwdOnlyProgram = True
     staging = plan(ladder([0, 0, 1], [0, 1, 2]), chosen).staging
     assert [stage.ipu for stage in staging.stages] == [0, 0, 1]
-
-
-def test_replicas_share_the_device() -> None:
-    staging = plan(ladder([0, 1]), options(manual=True, pipelining=True, replicas=2)).staging
-    assert staging.num_ipus == 2
 
 
 SIZE = 8

@@ -84,23 +84,6 @@ def test_stages_one_after_the_other_compute_what_the_graph_does() -> None:
     assert (np.asarray(whole["Dropout:0/2"]) == 0).any()  # something was dropped
 
 
-@pytest.mark.slow
-def test_batch_norms_keep_statistics_in_their_stage() -> None:
-    found = plan(ladder([0, 1], normed=True), manual=True)
-    graph = found.graph
-    variables, inputs = arrays(graph)
-    whole = graph.run(variables, inputs, jax.random.key(0), lambda _, value: value)
-    values: dict[str, Any] = {**inputs, **variables}
-    parts: list[dict[str, Any]] = []
-    for stage in found.staging.stages:
-        given, state = graph.run_stage(stage, values, jax.random.key(0), lambda _, value: value)
-        values |= given
-        parts.append(state)
-    assert [sorted(state) for state in parts] == [["mean0", "variance0"], ["mean1", "variance1"]]
-    for name, value in {**parts[0], **parts[1]}.items():
-        np.testing.assert_array_equal(value, whole[name])
-
-
 def test_each_operator_has_the_ipu_and_the_number_of_its_stage() -> None:
     def places(found: SessionPlan) -> list[tuple[int, int]]:
         of_node = {node: (stage.ipu, stage.number) for stage in found.staging.stages for node in stage.nodes}

@@ -28,22 +28,6 @@ from tilestep.popart import popart_exception
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
-def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
-    model = chain(stages)
-    batches = 2 * stages + 2
-    runs = [inputs(batches, seed) for seed in (5, 6)]
-    made = session(model, [model.loss, *(f"Gradient___{name}" for name in model.weights)], batches)
-    found = [run(made, x) for x in runs]
-    expected = pipeline(model, runs)
-    for one, losses in zip(found, expected.losses, strict=True):
-        close(one[model.loss], losses)
-    for name, weight in weights_of(made, model).items():
-        close(found[-1][f"Gradient___{name}"], expected.gradients[name])
-        close(weight, expected.weights[name])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3])
 def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
     model = chain(stages)
@@ -58,37 +42,6 @@ def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int)
         close(weight, expected.weights[name])
     without = pipeline(model, runs)
     assert any(np.abs(weight - expected.weights[name]).max() > 1e-4 for name, weight in without.weights.items())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stages", [3, 2, 4])
-def test_versions_of_weights(stages: int) -> None:
-    """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
-    model, batches = chain(stages), 3 * stages
-    anchors = [name for tensors in model.tensors for name in tensors]
-    updated = [f"UpdatedVar___v{stage}" for stage in range(stages)]
-    made = session(model, [*anchors, *(f"Gradient___{name}" for name in anchors), *updated], batches)
-    for _ in range(2):
-        before = weights_of(made, model)
-        found = run(made, inputs(batches))
-        for stage, (_, tanh, result) in enumerate(model.tensors):
-            versions = np.concatenate([before[f"v{stage}"][None], found[f"UpdatedVar___v{stage}"]])
-            for m in range(batches):
-                forward = versions[max(0, m - 2 * (stages - 1 - stage))]
-                np.testing.assert_array_equal(found[result][m], found[tanh][m] * forward)
-                np.testing.assert_array_equal(found[f"Gradient___{tanh}"][m], found[f"Gradient___{result}"][m] * versions[m])
-
-
-@pytest.mark.slow
-def test_a_run_begins_with_one_version_again() -> None:
-    """Two runs of n batches are not one of 2n: between them the pipeline is empty."""
-    model, batches = chain(3), 6
-    x = inputs(2 * batches)
-    twice, once = session(model, [model.loss], batches), session(model, [model.loss], 2 * batches)
-    halves = np.concatenate([run(twice, x[:batches])[model.loss], run(twice, x[batches:])[model.loss]])
-    whole = run(once, x)[model.loss]
-    close(whole[:batches], halves[:batches])
-    assert abs(whole[batches] - halves[batches]) > 1e-3  # with the newest weights in one, with older ones in the other
 
 
 @pytest.mark.parametrize("explicit", [False, True])
@@ -106,21 +59,6 @@ def test_every_n_is_refused(explicit: bool) -> None:
             deviceInfo=without_machine(2),
             userOptions=chosen,
         )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["w1", "v0"])
-def test_adam_updates_each_weight_by_itself(name: str) -> None:
-    """The step that Adam counts is that of the weight, and its moments are made of that weight's own gradients."""
-    model, batches = chain(2), 6
-    adam = popart.Adam({"defaultLearningRate": (0.05, True), "defaultEps": (1e-3, True)})
-    made = session(model, [f"Gradient___{name}", f"UpdatedVar___{name}"], batches, optimizer=adam)
-    found = run(made, inputs(batches))
-    weight, first, second = model.weights[name].astype(np.float64), 0.0, 0.0
-    for m, gradient in enumerate(found[f"Gradient___{name}"].astype(np.float64)):
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-        weight -= 0.05 * (first / (1 - 0.9 ** (m + 1))) / (np.sqrt(second / (1 - 0.999 ** (m + 1))) + 1e-3)
-        close(found[f"UpdatedVar___{name}"][m], weight, 1e-4)
 
 
 def clipping(model: Chain, groups: list[popart.ClipNormSettings], *, serial: bool = False) -> popart.TrainingSession:
@@ -243,23 +181,6 @@ def test_dropout_drops_the_same_in_backward(again: bool) -> None:
     assert 0 < dropped.mean() < 1
     np.testing.assert_array_equal(found[f"Gradient___{h}"] == 0, dropped)
     assert (dropped[0] != dropped[1]).any()
-
-
-@pytest.mark.slow
-def test_replicas_with_equal_inputs_are_one_with_twice_the_learning_rate() -> None:
-    """Gradients of replicas are summed, and each version is that of all of them."""
-    model, batches = chain(3), 7
-    x = inputs(batches)
-    names = [model.loss, *(f"Gradient___{name}" for name in model.weights), "w0"]
-    chosen = options(enableReplicatedGraphs=True, replicatedGraphCount=2)
-    two = session(model, names, batches, chosen=chosen, ipus=6)
-    one = session(model, names, batches, optimizer=popart.SGD({"defaultLearningRate": (0.4, True)}))
-    expected = run(one, x)
-    for name, array in run(two, np.stack([x, x], 1)).items():
-        for replica in range(2):
-            close(array[:, replica], expected[name])
-    for name, weight in weights_of(two, model).items():
-        close(weight, weights_of(one, model)[name])
 
 
 def test_statistics_of_a_batch_norm_are_those_of_each_microbatch_in_turn(builder: popart.Builder) -> None:

@@ -79,12 +79,6 @@ def test_versions_are_those_of_the_cycles(readers: Sequence[Sequence[str]]) -> N
         rings = versions.pushed(rings, variables)
 
 
-@pytest.mark.slow
-def test_rings_hold_as_many_versions_as_are_read() -> None:
-    rings = Versions(staging([("a",), ("b",), ("c",)]), ["a", "b", "c"]).begin({name: np.zeros(2, np.float32) for name in "abc"})
-    assert {name: ring.shape for name, ring in rings.old.items()} == {"a": (5, 2), "b": (3, 2)}
-
-
 def test_a_weight_that_is_read_after_the_loss_is_refused() -> None:
     with pytest.raises(popart_exception, match=r"^Pipeline stage 2 reads the weight a, and stage 1 before it computes the loss"):
         Versions(staging([("a",), ("b",), ("a",)], loss=1), ["a", "b"])
