@@ -13,7 +13,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.code import code_bytes, code_of, code_of_fusion, codelets_of, fixed_bytes
 from tilestep.plan.price import price, superstep
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
-from tilestep.plan.work_lists import by_element_bytes, one_element_bytes, pointers_bytes, runs
+from tilestep.plan.work_lists import runs
 from tilestep.program.work import ArrayShape, Work
 
 DEFAULTS = PlanOptions()
@@ -107,11 +107,6 @@ def test_a_bitonic_network_has_the_code_of_each_of_its_steps(kept: int, steps: i
     assert kinds(network, network)["control code"] == 700 + 36 * steps + 8
 
 
-def test_what_exchanges_nothing_has_no_exchange_code() -> None:
-    assert pass_of("add").exchange_code_bytes == 0
-    assert kinds(pass_of("add"))["exchange code"] == 0
-
-
 def test_steps_that_follow_each_other_again_are_one_call() -> None:
     first, second = pass_of("add"), pass_of("multiply")
     once = kinds(first, second)
@@ -166,11 +161,6 @@ def test_a_dense_layer_is_near_what_poplar_reported_of_one() -> None:
     assert found["exchange code"] == pytest.approx(360 * 2**10 / 1472, rel=0.05)
 
 
-def test_pointers_to_inputs_weights_and_results() -> None:
-    assert pointers_bytes(1, 2, 3) == 4 * (2 + 6 + 3)
-    assert pointers_bytes(5, 2, 3) == 5 * 4 * (2 + 6 + 3)
-
-
 @pytest.mark.parametrize(
     ("rows", "row_length", "found"),
     [
@@ -183,12 +173,3 @@ def test_pointers_to_inputs_weights_and_results() -> None:
 )
 def test_runs_of_the_workers(rows: int, row_length: int, found: int) -> None:
     assert runs(rows, row_length, 6) == found
-
-
-def test_a_kernel_of_one_element_has_a_run_for_each_worker() -> None:
-    assert one_element_bytes(1, 2, 3, 6) == 4 * (2 + 6 + 3) + 6 * 6
-
-
-def test_a_larger_kernel_has_lists_for_each_element() -> None:
-    asked = by_element_bytes(1, 2, 3, elements=9, rows=12, row_length=1, workers=6)
-    assert asked == 4 * (2 + 6 + 3) + 9 * (6 * 4 + 12 * 6)

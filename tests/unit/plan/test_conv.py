@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import product
 
@@ -58,13 +57,6 @@ def test_flops_leave_out_padding() -> None:
     assert cost.flops == 2 * 2 * 5 * 7 * (3 * 8 - 2) ** 2
 
 
-def test_strided_and_dilated_kernels() -> None:
-    strided = plan_convolution(conv("f32[1,9,9,4] f32[3,3,4,4]", "f32[1,4,4,4]", "size=3x3 stride=2x2"), BOW)
-    assert strided.flops == 2 * 4 * 4 * (4 * 3) ** 2
-    dilated = plan_convolution(conv("f32[1,9,9,4] f32[3,3,4,4]", "f32[1,5,5,4]", "size=3x3 rhs_dilate=2x2"), BOW)
-    assert dilated.flops == 2 * 4 * 4 * (5 * 3) ** 2
-
-
 def test_feature_groups_split_both_channels() -> None:
     problem = convolution_of(conv("f32[2,8,8,12] f32[3,3,4,30]", "f32[2,6,6,30]", "size=3x3", feature_group_count="3"))
     assert (problem.groups, problem.in_channels, problem.out_channels, problem.batch) == (3, 4, 10, 2)
@@ -81,11 +73,6 @@ def test_a_kernel_of_one_element_is_a_matmul() -> None:
     expected = matmul_plan(same, BOW).cost
     assert (cost.cycles, cost.exchange_bytes, cost.flops) == (expected.cycles, expected.exchange_bytes, expected.flops)
     assert cost.family == "convolution"
-
-
-def test_a_convolution_without_a_field_is_a_matmul() -> None:
-    cost = plan_convolution(conv("f32[40,50] f32[50,60]", "f32[40,60]", labels="bf_io->bf"), BOW)
-    assert cost.flops == 2 * 40 * 50 * 60
 
 
 def rate(cost: StepCost) -> float:
@@ -114,13 +101,6 @@ def test_depthwise_convolution_uses_vectors() -> None:
     assert rate(cost) > 1472
 
 
-def test_integers_have_no_matrix_unit() -> None:
-    shapes = ("{0}[2,9,9,32] {0}[3,3,32,32]", "{0}[2,7,7,32]", "size=3x3")
-    whole, real = (plan_convolution(conv(*(text.format(dtype) for text in shapes)), BOW) for dtype in ("s32", "f32"))
-    assert whole.compute_cycles > 1.2 * real.compute_cycles
-    assert whole.flops == real.flops
-
-
 @pytest.mark.parametrize(("operands", "result", "window", "labels", "flops"), [
     ("f32[3,20,4] f32[5,4,6]", "f32[3,16,6]", "size=5", "b0f_0io->b0f", 2 * 3 * 16 * 6 * 5 * 4),
     ("f32[2,6,6,6,4] f32[3,3,3,4,6]", "f32[2,4,4,4,6]", "size=3x3x3", "b012f_012io->b012f", 2 * 2 * 64 * 6 * 27 * 4),
@@ -131,12 +111,6 @@ def test_any_number_of_dimensions_and_any_labels(operands: str, result: str, win
         cost = plan_convolution(conv(operands, result, window, labels), ipu)
         assert cost.compute_cycles > 0
         assert cost.flops == flops
-
-
-def test_more_tiles_are_used_by_larger_fields() -> None:
-    small = plan_convolution(conv("f32[1,8,8,16] f32[3,3,16,16]", "f32[1,6,6,16]", "size=3x3"), BOW)
-    large = plan_convolution(conv("f32[1,200,200,16] f32[3,3,16,16]", "f32[1,198,198,16]", "size=3x3"), BOW)
-    assert rate(large) > 20 * rate(small)
 
 
 def test_empty_convolutions_cost_nothing() -> None:
@@ -206,27 +180,6 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypat
     without_pruning(monkeypatch)
     every = {name: convolution_plan.__wrapped__(kind, ipu, options).cycles for name, kind in KINDS.items()}
     assert pruned == every
-
-
-@pytest.mark.slow
-def test_no_cut_of_any_method_is_cheaper_than_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each cut of each method by itself, without the search's own comparison."""
-    monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)  # lists of any size
-    toy = replace(TOY, macs_per_cycle_float8=128)
-    for name, kind in KINDS.items():
-        best = convolution_plan.__wrapped__(kind, toy, HALF).cycles
-        seen = 0
-        for method in methods(kind, toy, HALF):
-            for splits in product(*(range(1, min(size, 4) + 1) for size in method.sizes)):
-                if np.prod(splits) > toy.num_tiles or (method.one_block and splits[5:] != method.sizes[5:]):
-                    continue
-                with pytest.MonkeyPatch.context() as patch:
-                    only_cut(patch, conv_methods, splits)
-                    found = search(method, toy, HALF, flops=kind.flops, at_most=None)
-                assert found is not None
-                assert best <= found.cost.cycles, (name, method.name, splits)
-                seen += 1
-        assert seen > 20
 
 
 def test_lists_of_work_take_a_share_of_the_room_at_most() -> None:

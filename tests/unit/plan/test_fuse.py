@@ -180,12 +180,6 @@ def test_an_operation_behind_a_barrier_runs_behind_all_that_the_barrier_holds() 
     assert_order_is_sound(found)
 
 
-def test_without_a_barrier_it_runs_as_soon_as_it_can() -> None:
-    computation, found = units(BARRIER.replace("(%o)", "(%t)").replace("  %o = (f32[8]{0}, f32[8]{0}) opt-barrier(%t)\n", ""))
-    assert computation.by_name["n"].after == ()
-    assert_order_is_sound(found)
-
-
 def test_what_comes_from_the_hosts_memory_is_computed_with_what_it_meets() -> None:
     lines = """
   %m = f32[8]{{0}} parameter(0)

@@ -74,27 +74,6 @@ def test_a_value_lives_from_its_definition_to_its_last_use() -> None:
     assert memory.largest == (("vertex code", 800), ("b", 400), ("a", 200), ("exchange code", 200), ("stacks", 50))
 
 
-def test_regions_end_at_multiples_of_eight_bytes() -> None:
-    tiles = Tiles(a=804)
-    moments = [MemoryMoment(step="one", writes=tiles("a"), temporary_tile_bytes=9)]
-    assert tiles.memory(moments).transient_bytes == 208 + 16
-
-
-def test_small_arrays_lie_side_by_side_and_do_not_pile_up_on_one_tile() -> None:
-    names = [f"bias{i}" for i in range(TILES)]
-    tiles = Tiles(**dict.fromkeys(names, 100))
-    memory = tiles.memory([MemoryMoment(step="use", reads=tiles(*names))], resident=" ".join(names))
-    assert (memory.resident_bytes, memory.tile) == (104, 0)
-
-
-def test_the_fullest_tile_decides_not_the_mean() -> None:
-    tiles = Tiles(a=100, b=360, c=200)  # a on tile 0, b on tiles 1 to 3, c on tiles 0 and 1
-    memory = tiles.memory([MemoryMoment(step="use", reads=tiles("a", "b", "c"))], arguments="a b c")
-    assert (memory.tile, memory.transient_bytes) == (1, 128 + 128)
-    assert memory.alive == (("b", 128), ("c", 128))
-    assert memory.transient_bytes > (100 + 360 + 200) / TILES
-
-
 def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
     buffers = Buffers(TILES)
     product = buffers.new("product", 800, block_bytes=400)
@@ -140,15 +119,6 @@ def test_what_lies_in_the_hosts_memory_needs_no_tile() -> None:
     tiles = Tiles(h=4000, a=640)
     memory = tiles.memory([MemoryMoment(step="one", reads=tiles("h"), writes=tiles("a"))], arguments="h", results="h", on_host="h")
     assert memory.transient_bytes == 160
-
-
-def test_temporaries_count_only_at_their_step_and_are_named() -> None:
-    tiles = Tiles(a=640)
-    memory = tiles.memory(
-        [MemoryMoment(step="one", writes=tiles("a"), temporary_tile_bytes=64), MemoryMoment(step="two", reads=tiles("a"))]
-    )
-    assert (memory.peak_step, memory.transient_bytes) == ("one", 224)
-    assert memory.alive == (("a", 160), ("temporaries of one", 64))
 
 
 def test_a_pass_in_place_takes_over_an_operand_that_dies() -> None:

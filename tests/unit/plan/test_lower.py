@@ -86,11 +86,6 @@ def test_arguments_and_results_know_each_other() -> None:
     assert (program.memory.tile, program.memory.resident_bytes) == (0, 128)
 
 
-def test_an_argument_without_a_name_is_called_by_its_number() -> None:
-    program = lowered(module_text("  %p = f32[4]{0} parameter(0)\n  ROOT %r = f32[4]{0} negate(%p)"))
-    assert [argument.name for argument in program.arguments] == ["arg0"]
-
-
 def test_a_counted_loop_keeps_its_trips_and_pays_for_neither_condition_nor_counter() -> None:
     program = stored("train_loop")
     (loop,) = [node for node in program.body.nodes if isinstance(node, Loop)]
@@ -106,12 +101,6 @@ def test_a_counted_loop_keeps_its_trips_and_pays_for_neither_condition_nor_count
 def test_weights_that_a_loop_carries_stay_in_the_place_of_their_donated_arguments() -> None:
     memory = stored("train_loop").memory
     assert (memory.tile, memory.resident_bytes) == (0, 128)  # each of them lies on tiles of its own
-
-
-def test_a_counter_that_the_body_reads_is_computed() -> None:
-    (loop,) = [node for node in stored("scan").body.nodes if isinstance(node, Loop)]
-    assert loop.trips == 10
-    assert "elementwise" in families(loop.body)[:1]
 
 
 def test_a_loop_that_depends_on_data_has_a_site_and_includes_its_condition() -> None:
@@ -241,10 +230,6 @@ def test_views_and_tuples_cost_nothing() -> None:
   %t = (f32[32]{0}, f32[8,4]{1,0}) tuple(%v, %x)
   ROOT %e = f32[32]{0} get-tuple-element(%t), index=0"""
     assert lowered(module_text(lines)).body == Series()
-
-
-def test_equal_programs_are_equal() -> None:
-    assert stored("while_data") == stored("while_data")
 
 
 def test_a_tuple_as_argument_is_an_error() -> None:
