@@ -43,18 +43,3 @@ def of_groups(kind: str, mode: popart.VariableRetrievalMode = popart.VariableRet
     y = builder.aiOnnx.matmul([x, w])
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, y])], reduction=popart.ReductionType.Sum)
     return Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss)
-
-
-def noisy() -> Model:
-    """A batch norm, a dropout and a collective over pairs of replicas, with a float16 product in front."""
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT16", [4, 3])
-    w = builder.addInitializedInputTensor(WEIGHT.astype(np.float16), "w")
-    h = builder.reshape_const(builder.aiOnnx, [builder.aiOnnx.cast([builder.aiOnnx.matmul([x, w])], "FLOAT")], [4, 2, 1])
-    ones, zeros = np.ones(2, np.float32), np.zeros(2, np.float32)
-    names = [builder.addInitializedInputTensor(array, name) for name, array in zip("gbmv", (ones, zeros, zeros, ones), strict=True)]
-    normed = builder.aiOnnx.batchnormalization([h, *names], 5)[0]
-    [dropped] = builder.aiOnnx.dropout([normed], 1, 0.25)
-    y = builder.aiGraphcore.replicatedallreduce([dropped], commGroup=CONSECUTIVE)
-    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, y])], reduction=popart.ReductionType.Mean)
-    return Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss)

@@ -90,24 +90,6 @@ def dense() -> Model:
 
 
 @functools.cache
-def convolution() -> Model:
-    """A convolution, a group norm with a skip to the last stage, and a sum."""
-    made = Stages()
-    onnx, core = made.builder.aiOnnx, made.builder.aiGraphcore
-    x = made.builder.addInputTensor("FLOAT", [2, 2, 5, 5], "x")
-    with made.at(0):
-        first = onnx.relu([onnx.conv([x, made.weight(4, 2, 3, 3)], pads=[1, 1, 1, 1])])
-    with made.at(1):
-        normed = core.groupnormalization([first, made.weight(4, mean=1), made.weight(4)], 2)[0]
-        second = core.gelu([onnx.mul([normed, made.weight(4, 1, 1, mean=1)])])
-    with made.at(2):
-        third = onnx.sigmoid([onnx.add([second, first])])
-        pooled = onnx.globalaveragepool([onnx.conv([third, made.weight(3, 4, 1, 1)])])
-        loss = core.l1loss([pooled], 0.3, reduction=popart.ReductionType.Sum)
-    return made.model(loss, [first, normed, third], x=(2, 2, 5, 5))
-
-
-@functools.cache
 def embedding() -> Model:
     """A table of rows, a product of activations, a dropout that keeps all, and a weight that is read twice in its stage."""
     made = Stages()
@@ -125,12 +107,10 @@ def embedding() -> Model:
     return made.model(loss, [rows, h, product], labels=(4, 2))
 
 
-MODELS: Final = {"dense": dense, "convolution": convolution, "embedding": embedding}
+MODELS: Final = {"dense": dense, "embedding": embedding}
 OPTIMIZERS: Final[dict[str, Callable[[], popart.Optimizer]]] = {
-    "sgd": lambda: popart.SGD({"defaultLearningRate": (0.1, False), "defaultWeightDecay": (0.01, True)}),
     "momentum": lambda: popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.9, True), "lossScaling": (4.0, True)}),
     "adam": lambda: popart.Adam({"defaultLearningRate": (0.02, True), "defaultEps": (1e-3, True)}),
-    "rmsprop": lambda: popart.Adaptive({"defaultLearningRate": (0.02, True), "defaultEps": (1e-2, True)}, popart.AdaptiveMode.RMSProp),
 }
 
 

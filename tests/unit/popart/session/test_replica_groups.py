@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import numpy_helper
 
 from tests.unit.popart.session.models import RATE, WEIGHT, Array, numbers, run, same, squares, trained
 from tests.unit.popart.session.replica_models import GROUPS, UNGROUPED, of_groups, trained_by
@@ -53,33 +50,6 @@ def test_replicas_of_a_group_take_no_different_values() -> None:
     session.writeWeights(popart.PyWeightsIO({"w": values[::2].copy()}))
     session.weightsFromHost()
     same(read(session, 4, 3, 2), values[[0, 0, 2, 2]])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["Separate", "Combined", "Adam"])
-def test_the_optimizers_state_has_groups_too(optimizer: str, tmp_path: Path) -> None:
-    made, name = {
-        "Combined": (popart.SGD({**PLAIN, "defaultMomentum": (0.5, True)}), "Accl___w"),
-        "Separate": (
-            popart.SGD({**PLAIN, "defaultMomentum": (0.5, True)}, accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate),
-            "Accl1___w",
-        ),
-        "Adam": (popart.Adam(PLAIN), "Accl1___w"),
-    }[optimizer]
-    model, inputs = of_groups("Consecutive"), numbers(1, 4)
-    session = trained_by(model, 4, optimizer=made)
-    run(session, {model.x: inputs})
-    state = read(session, 2, 3, 2, name=name)
-    assert (state[0] != state[1]).any()
-    path = tmp_path / "model.onnx"
-    session.modelToHost(str(path))
-    saved = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
-    same(saved[name], state)
-    assert saved["w"].shape == (2, 3, 2)
-    run(session, {model.x: inputs})
-    again = trained_by(type(model)(proto=path.read_bytes(), x=model.x, w="w", y=model.y, loss=model.loss), 4, optimizer=made)
-    run(again, {model.x: inputs})
-    same(read(again, 2, 3, 2), read(session, 2, 3, 2))
 
 
 def test_a_norm_over_weights_of_groups_clips_each_replica_for_itself() -> None:

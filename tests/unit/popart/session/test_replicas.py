@@ -23,7 +23,7 @@ from tests.unit.popart.session.models import (
     training,
     weights_of,
 )
-from tests.unit.popart.session.replica_models import noisy, replicated, trained_by
+from tests.unit.popart.session.replica_models import replicated, trained_by
 from tilestep import popart
 
 
@@ -158,20 +158,6 @@ def test_replicas_draw_different_numbers_that_a_seed_brings_back() -> None:
     assert (run(session, {x: ones})[y] != first).any()
     session.setRandomSeed(7)
     same(run(session, {x: ones})[y], first)
-
-
-@pytest.mark.slow
-def test_each_replica_keeps_its_own_statistics_and_the_host_reads_the_first() -> None:
-    model = noisy()
-    session = trained_by(model, 4, {"m": "Final"})
-    inputs = np.random.default_rng(3).normal(size=(4, 4, 3)).astype(np.float16)
-    means = run(session, {model.x: inputs})["m"]
-    assert len({tuple(mean) for mean in means.tolist()}) == 4
-    same(weights_of(session, "m")["m"], means[0])
-    again = run(session, {model.x: inputs})["m"]
-    session.weightsFromHost()
-    same(run(session, {model.x: inputs})["m"], means)
-    assert (again != means).any()
 
 
 def test_an_input_that_no_operator_reads_need_not_be_given(builder: popart.Builder) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from tests.unit.popart.session import models
 from tilestep import popart
-from tilestep.train import Pipeline
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -53,16 +48,6 @@ def chain(stages: int, *, ipus: Sequence[int] | None = None) -> Chain:
             if stage == stages - 1:
                 loss = builder.aiGraphcore.l1loss([last], 0.5, reduction=popart.ReductionType.Sum)
     return Chain(builder.getModelProto(), loss, tensors, weights)
-
-
-def layer(params: Arrays, h: Any) -> Any:
-    """A stage."""
-    return jnp.tanh(h @ params["w"].T) * params["v"]
-
-
-def loss_of(h: Any) -> Any:
-    """The loss of the last stage's result."""
-    return 0.5 * jnp.abs(h).sum()
 
 
 def inputs(batches: int, seed: int = 5) -> Array:
@@ -116,61 +101,6 @@ def weights_of(made: popart.TrainingSession, model: Chain) -> Arrays:
     arrays = {name: np.empty_like(array) for name, array in model.weights.items()}
     made.readWeights(popart.PyWeightsIO(arrays))
     return arrays
-
-
-class History(NamedTuple):
-    """The state of an optimiser that notes gradients. Attributes: count: of updates. gradients: [updates, ...] each."""
-
-    count: jax.Array
-    gradients: Any
-
-
-def noting(batches: int) -> optax.GradientTransformation:
-    """SGD that keeps each gradient in its state."""
-
-    def init(params: Any) -> History:
-        return History(jnp.zeros((), jnp.int32), jax.tree.map(lambda leaf: jnp.zeros((batches, *leaf.shape)), params))
-
-    def update(gradients: Any, state: History, params: Any = None) -> tuple[Any, History]:
-        noted = jax.tree.map(lambda old, new: old.at[state.count].set(new), state.gradients, gradients)
-        return jax.tree.map(lambda gradient: -RATE * gradient, gradients), History(state.count + 1, noted)
-
-    return optax.GradientTransformation(cast("Any", init), cast("Any", update))
-
-
-class Expected(NamedTuple):
-    """What a pipeline gives. Attributes: losses: [runs, batches]. gradients: of the last run, [batches, ...]. weights: in the end."""
-
-    losses: Array
-    gradients: Arrays
-    weights: Arrays
-
-
-def pipeline(model: Chain, runs: Sequence[Array], *, recompute: Any = None) -> Expected:
-    """The model as stages of a `Pipeline` with the stale schedule. Args: runs: the inputs of each."""
-    stages = len(model.tensors)
-    batches = len(runs[0])
-    functions: list[Callable[..., Any]] = [layer] * (stages - 1)
-    made = Pipeline(
-        [*functions, lambda params, h: loss_of(layer(params, h))],
-        noting(batches),
-        batches,
-        pipeline_schedule="stale",
-        device_mapping=[0] * stages,
-        recompute=recompute,
-    )
-    state = made.init([{name: model.weights[f"{name}{stage}"] for name in ("w", "v")} for stage in range(stages)])
-    losses: list[Array] = []
-    for x in runs:
-        state = replace(state, optimizer_state=jax.tree.map(jnp.zeros_like, state.optimizer_state))
-        state, values = made.step(state, x)
-        losses.append(np.asarray(values))
-    histories = jax.tree.leaves(state.optimizer_state, is_leaf=lambda leaf: isinstance(leaf, History))
-    return Expected(
-        losses=np.array(losses),
-        gradients={f"{name}{stage}": np.asarray(histories[stage].gradients[name]) for stage in range(stages) for name in ("w", "v")},
-        weights={f"{name}{stage}": np.asarray(state.params[stage][name]) for stage in range(stages) for name in ("w", "v")},
-    )
 
 
 def close(found: Array, expected: Any, relative: float = 1e-5) -> None:
