@@ -48,17 +48,18 @@ def _nested(depth: int) -> bytes:
     before, after, size = list[bytes](), list[bytes](), len(content)  # joined once at the end: what there is, is copied at no level
     for _ in range(depth):
         for number, first, last in (
-            (6, _field(1, b"then_branch"), b"\xa0\x01\x05"),
-            (5, _field(2, b"y") + _field(4, b"If"), b""),
-            (1, b"", _field(2, b"g") + _field(12, _field(1, b"y"))),
+            (6, field(1, b"then_branch"), b"\xa0\x01\x05"),
+            (5, field(2, b"y") + field(4, b"If"), b""),
+            (1, b"", field(2, b"g") + field(12, field(1, b"y"))),
         ):
             before.append(first + _head(number, size))
             after.append(last)
             size += len(before[-1]) + len(last)
-    return b"\x08\x08" + _field(8, b"\x10\x11") + _field(7, b"".join([*reversed(before), content, *after]))
+    return b"\x08\x08" + field(8, b"\x10\x11") + field(7, b"".join([*reversed(before), content, *after]))
 
 
-def _field(number: int, content: bytes) -> bytes:
+def field(number: int, content: bytes) -> bytes:
+    """A field of a protobuf whose content is bytes."""
     return _head(number, len(content)) + content
 
 

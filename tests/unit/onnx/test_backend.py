@@ -52,10 +52,3 @@ def test_devices_are_those_of_jax() -> None:
     assert not backend.supports_device("TPUX")
     with pytest.raises(ValueError, match="there is no device 'abacus'"):
         backend.prepare(linear(), "abacus")
-
-
-def test_a_compiled_backend_gives_the_same() -> None:
-    class Compiled(backend.TilestepBackend):
-        compiled = True
-
-    np.testing.assert_allclose(Compiled.run_model(linear(), [X])[0], backend.run_model(linear(), [X])[0], rtol=1e-5)

@@ -43,7 +43,6 @@ def test_crafted_files_are_refused_and_damaged_ones_are_refused_or_run(count: in
 EVIL = "\x1b[31m\x9b2J\n\u202eevil" + "x" * 5000
 X = np.ones((2, 3), np.float32)
 SIZE = np.array([2, 3])
-RELU = "(float[N,3] x) => (float[N,3] EVIL) { EVIL = Relu(x) }"
 FUNCTION = '<domain: "f", opset_import: ["": 17]> EVIL (x) => (y) '
 
 
@@ -75,32 +74,10 @@ def changed(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], Any]) ->
     return proto
 
 
-def twice(proto: onnx.ModelProto) -> None:
-    proto.graph.initializer.append(proto.graph.initializer[0])
-
-
-def called(text: str, functions: str) -> onnx.ModelProto:
-    return model(text, imports=', "f": 1', functions=functions)
-
-
 READ: dict[str, onnx.ModelProto] = {
     "missing operator": node("EVIL"),
-    "missing domain": node("Relu", domain="EVIL"),
-    "number of inputs": node("Relu", "EVIL", "EVIL"),
-    "deprecated": changed(node("Upsample", mode="EVIL"), lambda m: m.graph.node[0].input.append("s")),
-    "attribute": node("Relu", EVIL=1),
     "value of an attribute": node("Softmax", axis="EVIL"),
-    "type of an attribute": changed(
-        node("Relu"), lambda m: m.graph.node[0].attribute.append(onnx.AttributeProto(name="EVIL", type=onnx.AttributeProto.GRAPHS))
-    ),
-    "nothing makes it": model("(float[2] x) => (float[2] y) { y = Relu(EVIL) }"),
-    "made later": model("(float[2] x) => (float[2] y) { y = Relu(EVIL)  EVIL = Relu(x) }"),
     "made twice": model("(float[2] x) => (float[2] EVIL) { EVIL = Relu(x)  EVIL = Neg(x) }"),
-    "no output": model("(float[2] x) => (float[2] EVIL) { y = Relu(x) }"),
-    "two initialisers": changed(model("(float[2] x) => (float[2] y) { y = Add(x, EVIL) }", EVIL=np.float32(1)), twice),
-    "damaged tensor": changed(
-        model("(float[2] x) => (float[2] y) { y = Add(x, EVIL) }", EVIL=np.float32(1)), lambda m: m.graph.initializer[0].dims.append(9)
-    ),
     "external tensor": changed(
         model("(float[2] x) => (float[2] y) { y = Add(x, EVIL) }", EVIL=np.float32(1)),
         lambda m: (
@@ -108,15 +85,9 @@ READ: dict[str, onnx.ModelProto] = {
             m.graph.initializer[0].external_data.append(onnx.StringStringEntryProto(key="location", value="EVIL")),
         ),
     ),
-    "type of an element": changed(model(RELU), lambda m: setattr(m.graph.output[0].type.tensor_type, "elem_type", 999)),
-    "shadowed": model(
-        """(float[1] EVIL, bool c) => (float[1] y) { y = If(c) <then_branch = EVIL () => (float[1] u) <float[1] EVIL = {1.0}>
-        { u = Neg(EVIL) }, else_branch = e () => (float[1] v) { v = Neg(EVIL) }> }"""
+    "function reads": model(
+        "(float[2] x) => (float[2] y) { y = f.EVIL(x) }", imports=', "f": 1', functions=FUNCTION + "{ y = Relu(EVILz) }"
     ),
-    "function calls itself": called(
-        "(float[2] x) => (float[2] y) { y = f.EVIL(x) }", FUNCTION.replace("17", '17, "f": 1') + "{ y = f.EVIL(x) }"
-    ),
-    "function reads": called("(float[2] x) => (float[2] y) { y = f.EVIL(x) }", FUNCTION + "{ y = Relu(EVILz) }"),
 }
 
 
@@ -127,29 +98,13 @@ def test_an_error_of_reading_shows_names_written_out(case: str) -> None:
     require_plain(str(found.value))
 
 
-def two(made: OnnxModel) -> Any:
-    return made(X, SIZE)
-
-
 RUN: dict[str, tuple[onnx.ModelProto, Callable[[OnnxModel], Any]]] = {
-    "equation": (node("Einsum", equation="EVIL"), two),
-    "activation": (node("LSTM", "EVIL", "EVIL", "EVIL", direction="EVIL", hidden_size=1), two),
-    "padding": (node("Pad", "EVIL", "s", mode="EVIL"), two),
-    "shapes": (node("MatMul", "EVIL", "EVIL"), two),
-    "random": (node("RandomNormalLike"), two),
-    "length": (node("NonZero"), lambda made: jax.jit(made.fn)({}, X, SIZE)),
+    "equation": (node("Einsum", equation="EVIL"), lambda made: made(X, SIZE)),
+    "shapes": (node("MatMul", "EVIL", "EVIL"), lambda made: made(X, SIZE)),
     "static": (node("Reshape", "EVIL", "s"), lambda made: jax.jit(made.fn)({}, X, SIZE)),
-    "number of inputs": (model(RELU), lambda made: made()),
-    "shape of an input": (node("Relu"), lambda made: made(X[0], SIZE)),
     "type of an input": (node("Relu"), lambda made: made(X > 0, SIZE)),
-    "name of an input": (node("Relu"), lambda made: made.run({"z": X})),
     "parameters": (model("(float[2] x) => (float[2] y) { y = Mul(x, EVIL) }", EVIL=np.float32(1)), lambda made: made.fn({}, X[0, :2])),
-    "trainable": (model(RELU), lambda made: import_onnx(made.loaded.proto, trainable=[EVIL])),
-    "static names": (model(RELU), lambda made: import_onnx(made.loaded.proto, static=[EVIL + "z"])),
-    "bounds": (model(RELU), lambda made: import_onnx(made.loaded.proto, bounds={EVIL + "z": 1})),
     "sizes": (model("(float[EVIL,3] x) => (float[EVIL,3] y) { y = Relu(x) }"), lambda made: made.stages([EVIL])),
-    "cuts": (model(RELU), lambda made: made.stages(["z"], sizes={"N": 2})),
-    "loss": (model(RELU), lambda made: made.stages(1, sizes={"N": 2}, loss="z")),
     "export": (
         model("(float[2] x) => (float[2] y) { y = Mul(x, EVIL) }", EVIL=np.float32(1)),
         lambda made: export_onnx(made, {}, "nowhere.onnx"),

@@ -6,13 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
 
-import tilestep
 from tests.unit.onnx.models import model, uniform
 from tests.unit.onnx.test_stages import WIDTH, network, squares
-from tilestep.machine import changed_machine, load_machine
 from tilestep.onnx import OnnxError, import_onnx
 
 
@@ -43,43 +40,14 @@ def test_layers_that_compute_alike_are_one_function() -> None:
     other = import_onnx(network(indices=True)).layers()
     gathers = [layer for layer, names in zip(other.layers, other.names, strict=True) if not names]
     assert len({id(layer) for layer in gathers}) > 4  # each has indices of its own
+    tied = import_onnx(network(tied=True)).layers()
+    (tie,) = tied.tied
+    assert [tied.names[layer][index] for layer, index in tie] == ["w0", "w0"]
 
 
 def test_statistics_of_batch_norms_are_no_parameters() -> None:
     made = import_onnx(network(norm=True)).layers()
     assert {name[0] for names in made.names for name in names} == {"w", "s", "b"}
-
-
-@pytest.mark.slow
-def test_a_plan_of_a_model_runs_and_trains_what_is_tied() -> None:
-    found = import_onnx(network(tied=True))
-    made = found.layers(loss=squares, others=[jax.ShapeDtypeStruct((1, WIDTH), np.float32)])
-    (tie,) = made.tied
-    assert [made.names[layer][index] for layer, index in tie] == ["w0", "w0"]
-    plans = tilestep.plan_training(
-        made.layers,
-        made.params,
-        microbatch=made.microbatch,
-        tied=made.tied,
-        optimizer=optax.sgd(0.1),
-        machine=changed_machine(load_machine("m2000"), num_ipus=2, num_tiles=16),
-        global_batch=4,
-        microbatch_sizes=[4],
-        schedules=["interleaved"],
-        recompute=[None],
-        exhaustive=True,
-    )
-    xs, labels = uniform(1, 4, WIDTH), uniform(1, 4, WIDTH)
-
-    gradient = jax.jit(jax.grad(lambda params: squares(found.fn(params, xs[0])[0], labels[0])))(found.params)["w0"]
-    both = {len(plan.stages) - 1: plan for plan in plans.plans if plan.replicas == 1}
-    assert both.keys() == {1, 2}
-    for plan in both.values():
-        pipeline = plan.pipeline(jax.devices("cpu"))
-        state, _ = pipeline.step(pipeline.init(plan.split(made.params)), (xs, labels))
-        by_layer = [own for stage in state.params for own in stage]
-        for layer, index in tie:
-            np.testing.assert_allclose(by_layer[layer][index], found.params["w0"] - 0.1 * gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_what_cannot_be_cut_is_refused() -> None:

@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
+from tests.unit.onnx.crafted import field
 from tests.unit.onnx.models import linear, model, uniform
 from tilestep.onnx import OnnxError, UnsafeModelError, UnsupportedOpError, bodies, import_onnx, sizes
 from tilestep.onnx import load as loading
@@ -121,15 +122,10 @@ def test_two_elements_may_share_a_byte_of_a_file(tmp_path: Path) -> None:
     ("location", "message"),
     [
         ("../secret", r"only a file in the model's folder .* without '\.\.'"),
-        ("inner/../../secret", "only a file in the model's folder"),
-        ("/etc/passwd", "only a file in the model's folder"),
         ("", "only a file in the model's folder"),
         (".", "only a file in the model's folder"),
         ("link", "is no regular file, but a symbolic link"),
-        ("linked/secret", "is reached by what is no folder"),
         ("hard", "has several names"),
-        ("fifo", "is no regular file"),
-        ("inner", "is no regular file"),
     ],
 )
 def test_only_files_in_the_models_folder_are_read(location: str, message: str, tmp_path: Path) -> None:
@@ -151,7 +147,6 @@ def test_only_files_in_the_models_folder_are_read(location: str, message: str, t
         ({"location": "missing"}, "is not there"),
         ({"offset": "60"}, r"ends at byte 108 of 'weights', which has 64 B"),
         ({"offset": "-4"}, "is no number of bytes"),
-        ({"offset": "9" * 40}, "is no number of bytes"),
         ({"length": "4"}, r"has 48 B, but its place in 'weights' has 4 B"),
     ],
 )
@@ -184,23 +179,6 @@ def test_a_sparse_initialiser_becomes_dense() -> None:
     )
     made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2, 3]))
     np.testing.assert_array_equal(import_onnx(made)(np.zeros((2, 3), np.float32))[0], [[0, 5, 0], [0, 0, 7]])
-    made.graph.sparse_initializer[0].dims[:] = [1 << 20, 1 << 20]
-    with pytest.raises(UnsafeModelError, match="when it is dense"):
-        import_onnx(made)
-
-
-def nested(depth: int) -> onnx.ModelProto:
-    """A model with so many Ifs within each other."""
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [], [out])
-    for _ in range(depth):
-        graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)], "g", [], [out])
-        if graph.ByteSize() > 1 << 20:
-            break
-    graph.input.extend(
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
-    )
-    return helper.make_model(graph)
 
 
 def test_functions_that_call_functions_are_counted_at_each_call() -> None:
@@ -211,12 +189,6 @@ def test_functions_that_call_functions_are_counted_at_each_call() -> None:
     made = model("(float[2] x) => (float[2] y) { y = f.f0(x) }", imports=', "f": 1', functions=f"{functions}\n{last}")
     with pytest.raises(UnsafeModelError, match="more nodes than are allowed"):
         import_onnx(made)
-
-
-def test_a_function_that_calls_itself_is_refused() -> None:
-    recursive = '<domain: "f", opset_import: ["": 17, "f": 1]> f0 (x) => (y) { y = f.f0(x) }'
-    with pytest.raises(UnsafeModelError, match=r"function f\.f0 calls itself"):
-        import_onnx(model("(float[2] x) => (float[2] y) { y = f.f0(x) }", imports=', "f": 1', functions=recursive))
 
 
 SHADOWED = """(float[2] x, bool c) => (float[2] y) {
@@ -241,18 +213,8 @@ def test_a_function_sees_its_own_inputs_only() -> None:
         import_onnx(model("(float[2] x) => (float[2] y) { y = f.f0(x) }", imports=', "f": 1', functions=function, w=uniform(2)))
 
 
-def field(number: int, content: bytes) -> bytes:
-    """A field of a protobuf whose content is bytes."""
-    size, length = bytearray(), len(content)
-    while True:
-        size.append(length & 127 | (128 if length > 127 else 0))
-        length >>= 7
-        if not length:
-            return bytes([number << 3 | 2, *size]) + content
-
-
-@pytest.mark.parametrize("part", [1024, pytest.param(1, marks=pytest.mark.slow)])  # of the bounds, and of the files
-def test_a_file_that_would_grow_in_memory_is_refused_before_it_is_parsed(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_would_grow_in_memory_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = 1024  # of the bounds, and of the files
     for name in ("MOST_PARSED_BYTES", "MOST_MESSAGES"):
         monkeypatch.setattr(sizes, name, getattr(sizes, name) // part)
     for content in (
@@ -277,35 +239,6 @@ def test_a_file_that_is_too_large_is_refused_without_reading_it(tmp_path: Path) 
     with pytest.raises(UnsafeModelError, match=r"'m.onnx' is larger than 2,147,483,648 B"):
         import_onnx(tmp_path / "m.onnx")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 << 20  # KiB
-
-
-def test_gigabytes_of_weights_take_no_memory(tmp_path: Path) -> None:
-    made = model("(float[N,1024] x) => (float[N,1024] y) { y = MatMul(x, w0) }")
-    for number in range(500):
-        tensor = TensorProto(name=f"w{number}", data_type=TensorProto.FLOAT, dims=[1024, 1024])
-        tensor.raw_data = b""
-        external_data_helper.set_external_data(tensor, "weights", number << 22, 1 << 22)
-        tensor.ClearField("raw_data")
-        made.graph.initializer.append(tensor)
-    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
-    with open(tmp_path / "weights", "wb") as file:
-        file.truncate(500 << 22)
-    before = anonymous_bytes()
-    found = import_onnx(tmp_path / "m.onnx")
-    assert sum(array.nbytes for array in (*found.params.values(), *found.constants.values())) == 500 << 22
-    assert anonymous_bytes() - before < 200 << 20
-
-
-def anonymous_bytes() -> int:
-    """Memory of this process that is no file's."""
-    text = Path("/proc/self/status").read_text()
-    return sum(int(size) << 10 for size in re.findall(r"^RssAnon:\s+(\d+) kB", text, re.MULTILINE))
-
-
-def test_the_depth_of_graphs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.onnx.graph.MOST_DEPTH", 3)
-    with pytest.raises(UnsafeModelError, match="more than 3 graphs and functions deep"):
-        import_onnx(nested(5))
 
 
 def test_the_number_of_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from jax.sharding import Mesh, PartitionSpec
 
 from tests.unit.onnx.models import linear, model, uniform
 from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
 from tilestep.onnx import model as modelling
-from tilestep.onnx.specs import narrowed
 from tilestep.onnx.values import SequenceValue
 
 X = uniform(2, 3)
@@ -53,39 +50,6 @@ def test_a_model_says_what_it_is(found: OnnxModel) -> None:
         "MatMul",
     ):
         assert part in text
-
-
-@pytest.mark.slow
-def test_all_ways_to_run_it_agree(found: OnnxModel) -> None:
-    wanted = expected(found)
-    (eager,) = found(X)
-    assert isinstance(eager, np.ndarray)
-    np.testing.assert_allclose(eager, wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.run({"x": X})["y"], wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.run({"x": X}, compiled=False)["y"], wanted, rtol=1e-5, atol=1e-6)
-    for way in (found.fn, jax.jit(found.fn)):
-        (y,) = way(found.params, jnp.asarray(X))
-        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
-        assert isinstance(y, jax.Array)
-
-
-def test_its_inputs_may_be_donated() -> None:
-    program = jax.jit(import_onnx(model("(float[2,3] x) => (float[2,3] y) { y = Mul(x, w) }", w=np.float32(2))).fn, donate_argnums=1)
-    x = jnp.asarray(X)
-    np.testing.assert_array_equal(program({"w": np.float32(2)}, x)[0], 2 * X)
-    assert x.is_deleted()
-
-
-def test_it_is_divided_by_shard_map(found: OnnxModel) -> None:
-    mesh = Mesh(np.array(jax.devices("cpu")[:1]), ("data",))
-    over = PartitionSpec("data")
-    program = jax.shard_map(found.fn, mesh=mesh, in_specs=(PartitionSpec(), over), out_specs=over)
-    np.testing.assert_allclose(jax.jit(program)(found.params, X)[0], expected(found), rtol=1e-5, atol=1e-6)
-
-
-def test_the_program_has_the_models_name(found: OnnxModel) -> None:
-    assert found.fn.__name__ == "net"
-    assert "module @jit_net" in jax.jit(found.fn).lower(found.params, X).as_text()
 
 
 RESHAPED = "(float[N,3] x, int64[2] s) => (float[a,b] y) { z = Mul(x, w)  y = Reshape(z, s) }"
@@ -170,18 +134,6 @@ def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> Non
         import_onnx(linear(), bounds=["y"])
     with pytest.raises(TypeError, match="training is 'yes': it must be True or False"):
         import_onnx(linear(), training="yes")
-
-
-def test_a_run_with_64_bits_leaves_programs_their_32() -> None:
-    found = import_onnx(model("(float[2] x) => (int64[2] w, float[2] y) { y = Relu(x) }", w=np.array([1, -2])))
-    x = np.float32([1, 2])
-    assert found.run({"x": x})["w"].dtype == np.int64
-    assert (found.fn({}, x)[0].dtype, jax.jit(found.fn)({}, x)[0].dtype) == (np.int32, np.int32)
-
-
-def test_integers_at_the_bounds_of_32_bits_are_kept() -> None:
-    bounds = np.array([-(2**31), 2**31 - 1])
-    np.testing.assert_array_equal(narrowed("x", bounds), bounds)
 
 
 def test_integers_beyond_32_bits_are_exact_or_an_error() -> None:
@@ -350,23 +302,6 @@ def test_the_ratio_of_a_dropout_is_no_parameter_wherever_the_dropout_is() -> Non
         found = import_onnx(made, training=training)
         assert (found.params.keys(), found.state) == ({"w"}, {})
         assert found.constants.keys() >= {"r", "s", "t"}
-
-
-@pytest.mark.slow
-def test_the_state_goes_on_from_step_to_step() -> None:
-    made = model(
-        "(float[N,3] x) => (float[N,3] y) { y = BatchNormalization <momentum = 0.5> (x, s, b, mean, var) }",
-        s=np.ones(3, np.float32), b=np.zeros(3, np.float32), mean=np.zeros(3, np.float32), var=np.ones(3, np.float32),
-    )  # fmt: skip
-    trained, x = import_onnx(made, training=True), 5 + uniform(8, 3)
-    state = trained.state
-    for _ in range(3):
-        (y,), state = jax.jit(trained.fn)(trained.params, state, x)
-    np.testing.assert_allclose(state["mean"], x.mean(0) * (1 - 0.5**3), rtol=1e-5)
-    np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
-    inference = import_onnx(made)
-    np.testing.assert_allclose(inference(x)[0], x, rtol=1e-4)
-    assert set(inference.params) == {"s", "b", "mean", "var"}
 
 
 def test_sequences_optionals_and_text_go_in_and_out() -> None:

@@ -153,8 +153,7 @@ def then(*tools: Tool) -> Tool:
     return run
 
 
-BASIC, EXTENDED, INTEGERS, PAIRS = optimised("BASIC"), optimised("EXTENDED"), static("QOperator"), static("QDQ")
-NETWORKS = [convolutions, transformer_block, recurrent, perceptron, embedded]
+EXTENDED, INTEGERS, PAIRS = optimised("EXTENDED"), static("QOperator"), static("QDQ")
 MADE: list[tuple[Callable[[], Network], Tool, set[str]]] = [  # the operators of com.microsoft that must be among its own
     (convolutions, EXTENDED, {"FusedConv", "QuickGelu"}),
     (
@@ -169,11 +168,10 @@ MADE: list[tuple[Callable[[], Network], Tool, set[str]]] = [  # the operators of
     (perceptron, EXTENDED, {"FusedGemm", "FusedMatMul"}),
     (embedded, then(PAIRS, EXTENDED), {"QLinearSigmoid"}),
 ]
-REST = [(network, tool, set[str]()) for network in NETWORKS for tool in (BASIC, EXTENDED, INTEGERS, PAIRS, then(PAIRS, EXTENDED), dynamic)]
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize(("network", "tool", "wanted"), [*MADE, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)])
+@pytest.mark.parametrize(("network", "tool", "wanted"), MADE)
 def test_a_file_gives_the_results_of_onnx_runtime(
     network: Callable[[], Network], tool: Tool, wanted: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

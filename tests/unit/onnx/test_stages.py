@@ -105,17 +105,6 @@ def test_a_pipeline_without_training_gives_the_models_outputs() -> None:
 
 
 @pytest.mark.slow
-def test_dropout_in_stages_takes_a_key() -> None:
-    found = import_onnx(network(dropout=True), training=True)
-    made = found.stages(["t1"], sizes={"N": ROWS}, loss=squares)
-    xs, labels = data()
-    pipeline = Pipeline(made.stages, optax.sgd(0.1), COUNT, device_mapping=[0, 0])
-    losses = [pipeline.step(pipeline.init(made.params, made.aux), (xs, labels), key=jax.random.key(seed))[1] for seed in (0, 0, 1)]
-    np.testing.assert_array_equal(losses[0], losses[1])
-    assert (losses[0] != losses[2]).any()
-
-
-@pytest.mark.slow
 def test_values_that_later_stages_need_are_passed_on() -> None:
     made = import_onnx(
         model(

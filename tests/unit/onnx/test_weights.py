@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import onnx
-import optax
 import pytest
 
 from tests.unit.onnx.models import model, uniform
@@ -56,20 +53,6 @@ def test_what_was_not_learned_is_no_parameter(case: str) -> None:
     for training in (False, True):
         found = import_onnx(made, training=training)
         assert (set(found.params), set(found.constants), found.state) == (set(weights), set(numbers), {})
-
-
-def test_decay_leaves_a_masked_network_its_numbers() -> None:
-    # The second step of AdamW made NaN of the mask's -inf.
-    text = "(float[3,4] x) => (float[3,3] y) { m = MatMul(x, w)  s = Add(m, hidden)  y = Softmax(s) }"
-    found = import_onnx(model(text, w=uniform(4, 3), hidden=CAUSAL))
-    x, optimizer = uniform(3, 4), optax.adamw(0.1)
-    params: Any = jax.tree.map(jnp.asarray, found.params)
-    state = optimizer.init(params)
-    for _ in range(3):
-        gradients = jax.grad(lambda params: (found.fn(params, x)[0][:, 0] ** 2).sum())(params)
-        updates, state = optimizer.update(gradients, state, params)
-        params = optax.apply_updates(params, updates)
-    assert np.isfinite(found.fn(params, x)[0]).all()
 
 
 def test_what_is_finite_may_be_chosen_and_what_is_not_never() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
+from tests.unit.onnx.ops.agree import agrees, values
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import OnnxError
@@ -92,19 +92,8 @@ def test_what_has_no_meaning_is_refused() -> None:
         run_node("Celu", [X], version=12, alpha=0.0)
 
 
-@each("name, version", [("Selu", 6), ("HardSigmoid", 6), ("Elu", 6), ("Softsign", 1), ("ThresholdedRelu", 10), ("Shrink", 9)])
-def test_onnx_runtime_agrees(name: str, version: int) -> None:
-    agrees_with_onnxruntime(name, [X], version=max(version, 7))
-
-
 NAMES = ("Softmax", "LogSoftmax", "Hardmax")
 SCORES = values(2, 3, 4)
-
-
-@each("op_type", NAMES)
-@each("version", [11, 13])
-def test_axes_count_from_the_end(op_type: str, version: int) -> None:
-    agrees_with_onnxruntime(op_type, [SCORES], version=version, axis=-2)
 
 
 @each("version", [1, 11])

@@ -39,20 +39,6 @@ def hidden(allowed: Any) -> Any:
     return np.where(allowed, F(0), F(-np.inf))
 
 
-@each("version", [23, 25])
-def test_packed_heads(version: int) -> None:
-    packed = [x.swapaxes(1, 2).reshape(2, x.shape[2], -1) for x in (Q, K, V)]
-    y = weighted(scores(Q, K), V)[1].swapaxes(1, 2).reshape(2, 3, -1)
-    agrees([y, K, V], "Attention", packed, version=version, q_num_heads=4, kv_num_heads=2, rtol=1e-4, atol=1e-5)
-
-
-@each("shape", [(5,), (3, 5), (1, 3, 5), (4, 3, 5), (2, 1, 3, 5)])
-def test_masks_of_numbers_are_added(shape: tuple[int, ...]) -> None:
-    mask = values(*shape, seed=4)
-    mask.flat[0] = -np.inf
-    agrees([weighted(scores(Q, K) + mask, V)[1]], "Attention", [Q, K, V, mask], version=23, rtol=1e-4, atol=1e-5, ways=("jit",))
-
-
 def test_missing_keys_of_a_mask_dont_count() -> None:
     whole = np.pad(BOOLS[:, :3], ((0, 0), (0, 2)))
     for mask in (BOOLS[:, :3], hidden(BOOLS[:, :3])):
@@ -119,31 +105,6 @@ def test_graphs_change_scores_and_probabilities() -> None:
     prepared_graph = prepared([node], list("qkv"), ["y"], {"": 26, "ai.onnx.preview": 1})
     for way in ("eager", "jit"):
         np.testing.assert_allclose(run_nodes(prepared_graph, [Q, k, v], way)[0], y, 1e-4, 1e-5)
-
-
-def rotated(x: Any, cosines: Any, sines: Any, interleaved: bool) -> Any:
-    """Heads [.., size] turned by angles [.., size / 2]."""
-    half = x.shape[-1] // 2
-    pairs = x.reshape(*x.shape[:-1], half, 2) if interleaved else np.stack([x[..., :half], x[..., half:]], -1)
-    turned = np.stack([cosines * pairs[..., 0] - sines * pairs[..., 1], sines * pairs[..., 0] + cosines * pairs[..., 1]], -1)
-    return turned.reshape(x.shape) if interleaved else np.concatenate([turned[..., 0], turned[..., 1]], -1)
-
-
-@each("interleaved", [0, 1])
-@each("turned", [0, 4])
-@each("placed", [True, False])
-def test_rotary_embeddings(interleaved: int, turned: int, placed: bool) -> None:
-    x, pairs = values(2, 4, 3, 8), (turned or 8) // 2
-    positions = np.array([[0, 4, 2], [1, 1, 5]])
-    angles = values(6, pairs, seed=1) if placed else values(2, 3, pairs, seed=1)
-    cosines, sines = np.cos(angles), np.sin(angles)
-    inputs = [x, cosines, sines, *([positions] if placed else [])]
-    at = (angles[positions] if placed else angles)[:, None]
-    expected = np.concatenate([rotated(x[..., : 2 * pairs], np.cos(at), np.sin(at), bool(interleaved)), x[..., 2 * pairs :]], -1)
-    options = {"interleaved": interleaved, "rotary_embedding_dim": turned, "rtol": 1e-4, "ways": ("jit",)}
-    agrees([expected], "RotaryEmbedding", inputs, version=23, **options)
-    packed = [array.swapaxes(1, 2).reshape(2, 3, 32) for array in (x, expected)]
-    agrees([packed[1]], "RotaryEmbedding", [packed[0], *inputs[1:]], version=23, num_heads=4, **options)
 
 
 def test_angles_must_fit() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto
 
 from tests.together import each
 from tests.unit.onnx.ops.agree import agrees
-from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -38,22 +37,3 @@ def test_text_since_version_9() -> None:
     assert run_node("Cast", [np.array([1, 2])], "known", version=9, to=TensorProto.STRING)[0].tolist() == ["1", "2"]
     with pytest.raises(DynamicShapeError, match="needs text"):
         run_node("Cast", [np.array([1, 2], np.int32)], "jit", version=9, to=TensorProto.STRING)
-
-
-@each("way", QUICK_WAYS)
-def test_cast_to_floats_of_8_bits(way: str) -> None:
-    x = np.array([1e9, 0.3], F)
-    (limited,) = run_node("Cast", [x], way, version=19, to=TensorProto.FLOAT8E4M3FN)
-    (free,) = run_node("Cast", [x], way, version=19, to=TensorProto.FLOAT8E4M3FN, saturate=0)
-    assert np.asarray(limited).astype(F).tolist() == [448, 0.3125]
-    assert np.isnan(np.asarray(free).astype(F)).tolist() == [True, False]
-    (power,) = run_node("Cast", [np.array([3, 5], F)], way, version=24, to=TensorProto.FLOAT8E8M0, round_mode="down")
-    assert np.asarray(power).astype(F).tolist() == [2, 4]
-
-
-@each("way", QUICK_WAYS)
-def test_cast_like_and_bits(way: str) -> None:
-    (like,) = run_node("CastLike", [np.array([1.9, -3], F), np.zeros(0, ml_dtypes.bfloat16)], way, version=15)
-    assert like.dtype == ml_dtypes.bfloat16
-    (bits,) = run_node("BitCast", [np.array([1, 2], F)], way, version=26, to=TensorProto.INT32)
-    assert np.asarray(bits).tolist() == [0x3F800000, 0x40000000]

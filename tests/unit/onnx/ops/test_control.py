@@ -247,36 +247,6 @@ def test_many_turns_one_by_one_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         run_nodes(graph, [np.array(51), np.array(True), np.ones(2, F)])
 
 
-def test_integers_beyond_jaxs_are_an_error() -> None:
-    graph = model("""g (int64 m, bool c, int64 x, float z) => (int64 y, float w) {
-        y, w = Loop (m, c, x, z) <body = b (int64 i, bool going, int64 before, float v) => (bool on, int64 after, float u) {
-            after = Add (before, i)
-            u = Add (v, v)
-            zero = Constant <value_float = 0.0> ()
-            on = Less (u, zero)
-        }>
-    }""")
-    with pytest.raises(OnnxError, match="the constant 1099511627776 doesn't fit into int32"):
-        run_nodes(graph, [np.array(3), np.array(True), np.array(2**40), np.array(1, F)], "jit", static=[2])
-
-
-@pytest.mark.slow
-def test_turns_draw_different_numbers() -> None:
-    graph = model("""g (float[3] x, int64 m) => (float[3] y, float[n, 3] rows) {
-        y, rows = Loop (m, , x) <body = b (int64 i, bool going, float[3] before) => (bool on, float[3] after, float[3] row) {
-            on = Identity (going)
-            row = RandomNormalLike (before)
-            after = Add (before, row)
-        }>
-    }""")
-    run = GraphRun(key=jax.random.key(0))
-    unrolled = run_nodes(graph, [np.zeros(3, F), np.array(3)], "jit", static=[1], run=run)[1]
-    scanned = run_nodes(graph, [np.zeros(3, F), np.array(17)], "jit", static=[1], run=run)[1]
-    assert len(np.unique(scanned)) == 51
-    np.testing.assert_allclose(unrolled, scanned[:3], rtol=1e-6)
-    np.testing.assert_allclose(run_nodes(graph, [np.zeros(3, F), np.array(3)], run=run)[1], unrolled, rtol=1e-6)
-
-
 SCAN = """g (float[2] start, float[AXES] x) => (float[2] sum, float sums) {
     sum, sums = Scan <num_scan_inputs = 1 ATTRIBUTES,
         body = b (float[2] before, float[2] element) => (float[2] after, float[2] row) {

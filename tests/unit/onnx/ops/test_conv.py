@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
@@ -81,39 +80,6 @@ def test_causal_convolutions_look_back(length: int, past: bool) -> None:
     agrees(
         [y / (1 + np.exp(-y)), whole[:, :, -3:]], "CausalConvWithState", [x, w, b, before if past else None], version=27, activation="silu"
     )
-
-
-@each("attributes", [{}, {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1]}, {"group": 2, "offset_group": 2}])
-def test_deform_conv_is_the_references(attributes: dict[str, Any]) -> None:
-    groups, offsets = attributes.get("group", 1), attributes.get("offset_group", 1)
-    x, w = values(1, 2, 4, 3), values(2, 2 // groups, 2, 2, seed=1)
-    plain = {name: value for name, value in attributes.items() if name != "offset_group"}
-    shape = run_node("Conv", [x, w], "shapes", version=11, **plain)[0].shape[2:]
-    inputs = [x, w, values(1, offsets * 8, *shape, seed=2), values(2, seed=3), values(1, offsets * 4, *shape, seed=4)]
-    names = ["x", "w", "offset", "b", "mask"]
-    graph = helper.make_graph(
-        [helper.make_node("DeformConv", names, ["y"], **attributes)],
-        "g",
-        [helper.make_tensor_value_info(n, 1, None) for n in names],
-        [helper.make_tensor_value_info("y", 1, None)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
-    expected = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
-    agrees(expected, "DeformConv", inputs, version=19, rtol=1e-4, atol=1e-4, ways=("jit",), **attributes)
-
-
-def test_a_convolution_without_offsets_is_plain() -> None:
-    x, w = values(1, 2, 4, 5, 3), values(3, 2, 2, 2, 2, seed=1)
-    plain = run_node("Conv", [x, w], version=11)[0]
-    agrees([plain], "DeformConv", [x, w, np.zeros((1, 24, 3, 4, 2), F)], version=19, atol=1e-5, ways=("jit",))
-
-
-@each("dtype", [np.float32, np.int64])
-def test_columns_add_up(dtype: Any) -> None:
-    # Blocks of two at 0, 1 and 2, dilated by two, on a field of three with one of padding on each side.
-    columns = np.array([[[1, 2, 3], [10, 20, 30]]], dtype)
-    shapes = np.array([1, 3]), np.array([1, 2])
-    agrees([np.array([[[[2, 13, 20]]]], dtype)], "Col2Im", [columns, *shapes], version=18, pads=[0, 1, 0, 1], dilations=[1, 2])
 
 
 X = values(2, 3, 5, 4)

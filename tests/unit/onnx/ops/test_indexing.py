@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -106,37 +104,8 @@ def test_equal_parts_have_to_divide_before_version_18() -> None:
 # ---- reading
 
 
-@pytest.mark.slow
-@each("version", versions("Gather"))
-def test_gathers(version: int) -> None:
-    indices = np.array([[0, 2], [1, 1]])
-    agrees([X[:, indices]], "Gather", [X, indices], version=version, axis=1)
-    agrees([X[1]], "Gather", [X, np.array(1)], version=version)
-    agrees([X[..., [3, 0]]], "Gather", [X, np.array([-1, -4], np.int32)], version=version, axis=-1)
-    agrees([np.zeros((2, 0, 4), F)], "Gather", [X, np.zeros(0, np.int64)], version=version, axis=1, ways=("known", "jit"))
-
-
 def test_text_is_gathered() -> None:
     assert run_node("Gather", [np.array(["a", "b"], object), ints(1, 0, -1)], "known", version=13)[0].tolist() == ["b", "a", "b"]
-
-
-@pytest.mark.slow
-@each(
-    "name, inputs, options",
-    [
-        ("Gather", [X, ints(3)], {"axis": 1}),
-        ("GatherElements", [X, np.full((2, 1, 4), -4)], {"axis": 1}),
-        ("GatherND", [X, np.array([[0, 3]])], {}),
-        ("ScatterElements", [X, np.full((2, 1, 4), 3), np.zeros((2, 1, 4), F)], {"axis": 1}),
-        ("ScatterND", [X, np.array([[0, -4]]), np.zeros((1, 4), F)], {}),
-    ],
-)
-def test_indices_beyond_their_axis_are_errors_where_they_are_known(name: str, inputs: list[Any], options: dict[str, int]) -> None:
-    for way in ("known", "eager"):
-        with pytest.raises(OnnxError, match=r"index -?\d is outside of \[-3, 2\]"):
-            run_node(name, inputs, way, version=13, **options)
-    with pytest.raises(OnnxError, match="is outside of"):
-        run_node(name, inputs, "jit", version=13, static=[1], **options)
 
 
 def test_in_a_program_they_read_nan_and_write_nothing() -> None:
@@ -228,20 +197,6 @@ def test_combinations_count_every_index(reduction: str, expected: list[int]) -> 
         run_node("ScatterElements", [x, indices, updates], version=18, reduction="sub")
 
 
-@each(
-    "mode, starts, expected",
-    [
-        ("linear", [0, 2], [[7, 8, 2, 3], [4, 5, 9, 10]]),
-        ("circular", [3, 1], [[8, 1, 2, 7], [4, 9, 10, 7]]),
-        ("linear", None, [[7, 8, 2, 3], [9, 10, 6, 7]]),
-    ],
-)
-def test_caches_are_written_from_an_index_on(mode: str, starts: list[int] | None, expected: list[list[int]]) -> None:
-    cache, update = np.arange(8).reshape(2, 4, 1).astype(F), np.array([[[7], [8]], [[9], [10]]], F)
-    inputs = [cache, update, None if starts is None else ints(*starts)]
-    agrees([np.array(expected, F)[..., None]], "TensorScatter", inputs, version=24, mode=mode)
-
-
 def test_caches_have_an_end() -> None:
     cache, update = np.zeros((2, 4, 1), F), np.zeros((2, 2, 1), F)
     for way in ("known", "eager"):
@@ -254,12 +209,3 @@ def test_caches_have_an_end() -> None:
 
 
 # ---- gradients
-
-
-@pytest.mark.slow
-def test_traced_indices_have_gradients_too() -> None:
-    def loss(x: Any, indices: Any) -> Any:
-        return (function_of("Gather", [x, indices], version=13)(x) ** 2).sum()
-
-    slopes = jax.jit(jax.grad(loss))(jnp.array([1, 2, 3], F), jnp.array([0, 0, 2]))
-    assert slopes.tolist() == [4, 0, 6]

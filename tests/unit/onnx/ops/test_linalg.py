@@ -21,10 +21,6 @@ def test_known_integers_are_multiplied_in_64_bits() -> None:
     assert run_node("MatMul", [big, np.array([[3]], np.int64)], "known", version=9)[0].tolist() == [[3 << 40]]
 
 
-def test_gemm_needs_no_third_input_from_version_11() -> None:
-    agrees([A @ B], "Gemm", [A, B], version=11)
-
-
 @each("factor, expected", [(2.0, [[8]]), (1.0, [[5]])])
 def test_gemm_of_integers_takes_whole_factors(factor: float, expected: list[list[int]]) -> None:
     one = np.array([[1]], np.int32)

@@ -20,22 +20,6 @@ X = values(2, 4, 3, 5)
 SCALE, BIAS = values(4, seed=1), values(4, seed=2)
 
 
-def standard(x: Any, axes: Any, epsilon: float = 1e-5) -> Any:
-    return ((x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + F(epsilon))).astype(F)
-
-
-def channels(values: Any) -> Any:
-    return values.reshape(1, -1, 1, 1)
-
-
-@each("axis", [-1, 2])
-def test_rms_norm_by_hand(axis: int) -> None:
-    axes = tuple(range(axis % 4, 4))
-    scale = values(*X.shape[axis:], seed=1)
-    expected = X / np.sqrt((X * X).mean(axes, keepdims=True) + F(1e-5)) * scale
-    agrees([expected], "RMSNormalization", [X, scale], version=23, axis=axis)
-
-
 def test_the_first_stage_is_in_32_bits() -> None:
     x = np.full((1, 1000), 200, np.float16)
     x[0, ::2] = 100
@@ -44,26 +28,9 @@ def test_the_first_stage_is_in_32_bits() -> None:
     agrees([expected], "LayerNormalization", [x, one], version=17, rtol=1e-3)  # in 16 bits the sum would be beyond 65,504
 
 
-@each("version", [18, 21])
-def test_group_norm_by_hand(version: int) -> None:
-    y = standard(X.reshape(2, 2, -1), 2)
-    scale, bias = (SCALE[:2], BIAS[:2]) if version == 18 else (SCALE, BIAS)
-    wide = np.repeat(scale, 4 // len(scale)), np.repeat(bias, 4 // len(bias))
-    expected = y.reshape(X.shape) * channels(wide[0]) + channels(wide[1])
-    agrees([expected], "GroupNormalization", [X, scale, bias], version=version, num_groups=2, rtol=1e-4, atol=1e-5)
-
-
 def test_groups_divide_the_channels() -> None:
     with pytest.raises(OnnxError, match="num_groups is 3, and must divide the 4 channels"):
         run_node("GroupNormalization", [X, SCALE, BIAS], version=21, num_groups=3)
-
-
-@each("version", [1, 13])
-@each("size", [1, 2, 3, 4])
-def test_local_response_norm_by_hand(version: int, size: int) -> None:
-    squares = np.stack([(X[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1] ** 2).sum(1) for c in range(4)], 1)
-    expected = X / (F(0.5) + F(0.1) / size * squares) ** F(0.75)
-    agrees([expected], "LRN", [X], version=version, size=size, alpha=0.1, bias=0.5)
 
 
 def test_local_response_norm_is_onnxruntimes() -> None:

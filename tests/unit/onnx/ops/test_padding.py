@@ -63,13 +63,6 @@ def test_negative_numbers_take_away(version: int) -> None:
         run_node("Pad", [X, *pads(version, [0, -2, 0, -2])[0]], version=version, **pads(version, [0, -2, 0, -2])[1])
 
 
-def test_wrap_since_version_19() -> None:
-    x = np.array([[1, 1.2], [2.3, 3.4], [4.5, 5.7]], F)
-    agrees([np.pad(x, ((2, 1), (1, 1)), mode="wrap")], "Pad", [x, ints(2, 1, 1, 1)], version=19, mode="wrap")
-    with pytest.raises(OnnxError, match="mode 'symmetric'"):
-        run_node("Pad", [x, ints(2, 1, 1, 1)], version=19, mode="symmetric")
-
-
 def test_a_program_has_one_operation() -> None:
     assert primitives(function_of("Pad", [X, ints(0, -1, 1, 2)], version=13), X) == ["pad"]
     with pytest.raises(DynamicShapeError, match="needs the pads"):

@@ -44,31 +44,6 @@ def test_positions_of_maxima_are_onnxruntimes(attributes: dict[str, Any], storag
     agrees_with_onnxruntime("MaxPool", [X], version=11, outputs=2, storage_order=storage_order, **attributes)
 
 
-@each("version", [1, 8, 10, 11, 12])
-def test_max_pool_by_hand(version: int) -> None:
-    x = np.array([[[3, 1, 4, 1, 5]]], F)
-    agrees([np.array([[[3, 4, 5]]], F)], "MaxPool", [x], version=version, kernel_shape=[2], strides=[2], pads=[1, 0])
-    if version >= 8:
-        # The first of equal elements counts, and the second image's positions go on where the first one's end.
-        pair = np.array([[[2, 2, 1]], [[0, 7, 7]]], F)
-        agrees([[[[F(2), F(2)]], [[F(7), F(7)]]], [[[0, 1]], [[4, 4]]]], "MaxPool", [pair], version=version, kernel_shape=[2])
-    if version >= 10:
-        agrees([np.array([[[4, 5]]], F)], "MaxPool", [x], version=version, kernel_shape=[3], strides=[3], ceil_mode=1)
-        agrees([np.array([[[5]]], F)], "MaxPool", [x], version=version, kernel_shape=[3], dilations=[2])
-
-
-@each("version, p", [(2, 1), (2, 3), (11, 2)])
-def test_lp_pool_is_onnxruntimes(version: int, p: int) -> None:
-    agrees_with_onnxruntime("LpPool", [X], version=version, p=p, **PLAIN[1])
-
-
-@each("version", [1, 22])
-def test_global_pools_by_hand(version: int) -> None:
-    x = np.array([[[[1, 2], [3, 6]]]], np.float16)
-    agrees([np.array([[[[6]]]], np.float16)], "GlobalMaxPool", [x], version=version)
-    agrees([np.array([[[[3]]]], np.float16)], "GlobalAveragePool", [x], version=version)
-
-
 @each("version", [9, 11, 22])
 def test_maxima_go_back_to_their_places(version: int) -> None:
     x, positions = np.array([[[5, 7]], [[6, 8]]], F), np.array([[[1, 2]], [[4, 7]]])

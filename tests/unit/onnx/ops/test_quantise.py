@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
-from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.agree import agrees
+from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import OnnxError
 
@@ -77,42 +76,9 @@ def test_scales_that_fit_nothing_are_refused() -> None:
         run_node("QuantizeLinear", [X, scalar(1), scalar(0, np.uint8)], version=21, output_dtype=TensorProto.INT8)
 
 
-@pytest.mark.slow
-@each("way", QUICK_WAYS)
-@each(
-    "dtype, expected",
-    [
-        (ml_dtypes.int4, [[-5, 0, 0, 2], [2, 4, 7, -8]]),
-        (ml_dtypes.uint4, [[0, 0, 0, 2], [2, 4, 15, 0]]),
-        (ml_dtypes.int2, [[-2, 0, 0, 1], [1, 1, 1, -2]]),
-        (ml_dtypes.float8_e4m3fn, [[-5, 0, 0.5, 1.5], [2.5, 3.5, 144, -144]]),
-        (ml_dtypes.float4_e2m1fn, [[-4, 0, 0.5, 1.5], [2, 4, 6, -6]]),
-    ],
-)
-def test_types_of_few_bits(way: str, dtype: Any, expected: Any) -> None:
-    (found,) = run_node("QuantizeLinear", [X, scalar(2), np.zeros((), dtype)], way, version=25)
-    assert found.dtype == dtype
-    assert np.asarray(found).astype(F).tolist() == expected
-    (real,) = run_node("DequantizeLinear", [np.array(expected).astype(dtype), scalar(2), np.zeros((), dtype)], way, version=25)
-    np.testing.assert_array_equal(real, 2 * np.array(expected, F))
-
-
-@each("version", [10, 13, 19, 21])
-def test_dequantize_linear(version: int) -> None:
-    agrees([np.array([-256, 0, 254], F)], "DequantizeLinear", [of(0, 128, 255), scalar(2), scalar(128, np.uint8)], version=version)
-    agrees([np.array([-3, 2.0**20], F)], "DequantizeLinear", [of(-6, 2**21, dtype=np.int32), scalar(0.5)], version=version)
-    if version < 19:
-        agrees_with_onnxruntime("DequantizeLinear", [of(0, 128, 255), scalar(2), scalar(128, np.uint8)], version=version)
-
-
 def test_what_is_no_number_or_too_large_is_limited() -> None:
     x = np.array([np.inf, -np.inf, np.nan, 1e30], F)
     agrees([of(127, -128, 5, 127, dtype=np.int8)], "QuantizeLinear", [x, scalar(0.1), scalar(5, np.int8)], version=13)
-
-
-@each("x", [np.array([0, 2, -3, -2.5, 1.34, 0.5], F), np.array([[-1, -2.1], [-1.3, -2.5]], F), np.array([1, 2.1, 4], F)])
-def test_dynamic_scales(x: np.ndarray[Any, Any]) -> None:
-    agrees_with_onnxruntime("DynamicQuantizeLinear", [x], version=11, outputs=3)
 
 
 def test_nothing_but_zeros_has_the_scale_1() -> None:

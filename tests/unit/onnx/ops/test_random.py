@@ -88,11 +88,6 @@ def test_a_training_run_trains_whatever_the_file_says(version: int) -> None:
     assert (np.asarray(y) == 0).any()
 
 
-def test_random_numbers_need_a_key() -> None:
-    with pytest.raises(OnnxError, match="draws random numbers: give a key"):
-        run_node("Dropout", [X], version=7, run=GraphRun(training=True))
-
-
 @each("ratio", [-0.1, 1.0])
 def test_a_ratio_has_bounds(ratio: float) -> None:
     with pytest.raises(OnnxError, match="must be at least 0 and below 1"):

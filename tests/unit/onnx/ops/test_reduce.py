@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,24 +12,6 @@ from tilestep.onnx.errors import OnnxError
 
 F = np.float32
 X = np.array([[[1, -2], [3, 4]], [[0.5, 2], [-1, 3]]], F)
-NUMPY: dict[str, Any] = {
-    "ReduceL1": lambda x, **k: np.sum(abs(x), **k),
-    "ReduceL2": lambda x, **k: np.sqrt(np.sum(x * x, **k)),
-    "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
-    "ReduceLogSumExp": lambda x, **k: np.log(np.sum(np.exp(x), **k)),
-    "ReduceMax": np.max,
-    "ReduceMean": np.mean,
-    "ReduceMin": np.min,
-    "ReduceProd": np.prod,
-    "ReduceSum": np.sum,
-    "ReduceSumSquare": lambda x, **k: np.sum(x * x, **k),
-}
-
-
-@each("name", NUMPY)
-def test_each_way(name: str) -> None:
-    x = abs(X) if name == "ReduceLogSum" else X
-    agrees([NUMPY[name](x, axis=1, keepdims=True)], name, [x, np.array([1])], version=18)
 
 
 EMPTY = {

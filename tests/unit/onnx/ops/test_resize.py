@@ -26,21 +26,6 @@ def test_the_nearest_is_onnxruntimes(rounding: str, scales: Any) -> None:
     agrees_with_onnxruntime("Resize", [X, NONE, scales], version=11, **options)
 
 
-@each(
-    "rounding, halves, thirds",  # points are at 0, 0.5, 1 ... and at 0, 0.67, 1.33 ...
-    [
-        ("round_prefer_floor", [1, 1, 2, 2, 3, 3, 4, 4], [1, 2, 2, 3, 4, 4]),
-        ("round_prefer_ceil", [1, 2, 2, 3, 3, 4, 4, 4], [1, 2, 2, 3, 4, 4]),
-        ("floor", [1, 1, 2, 2, 3, 3, 4, 4], [1, 1, 2, 3, 3, 4]),
-        ("ceil", [1, 2, 2, 3, 3, 4, 4, 4], [1, 2, 3, 3, 4, 4]),
-    ],
-)
-def test_the_nearest_by_hand(rounding: str, halves: list[int], thirds: list[int]) -> None:
-    options = {"nearest_mode": rounding, "coordinate_transformation_mode": "asymmetric"}
-    for scale, expected in ((2, halves), (1.5, thirds)):
-        agrees([np.array([expected], F)], "Resize", [ROW, None, np.array([1, scale], F)], version=13, **options)
-
-
 @each("version", [11, 13, 18, 19])
 def test_a_crop_by_hand(version: int) -> None:
     options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -1.0, "mode": "linear"}
@@ -95,17 +80,6 @@ def test_samples_of_integers_and_of_no_numbers() -> None:
     assert np.asarray(y)[0, 0, 0].tolist() == [2, 0]
 
 
-@each("align_corners", [0, 1])
-@each("sizes", [(2, 1, 3, 4), (2, 1, 2, 3, 4)])
-def test_grids_by_hand(sizes: tuple[int, ...], align_corners: int) -> None:
-    axes = len(sizes) - 2
-    theta = values(2, axes, axes + 1)
-    steps = [np.linspace(-1, 1, n) * (1 if align_corners else (n - 1) / n) for n in sizes[2:]]
-    points = np.stack([*np.meshgrid(*steps, indexing="ij")[::-1], np.ones(sizes[2:])], -1).astype(F)
-    expected = np.einsum("...p,nap->n...a", points, theta)
-    agrees([expected], "AffineGrid", [theta, np.array(sizes)], version=20, align_corners=align_corners)
-
-
 def test_the_only_point_of_an_axis_is_in_its_middle() -> None:
     theta = np.array([[[1, 0, 0], [0, 1, 0]]], F)
     agrees([np.array([[[[-1, 0], [1, 0]]]], F)], "AffineGrid", [theta, np.array([1, 1, 1, 2])], version=20, align_corners=1)
@@ -136,10 +110,3 @@ def test_a_region_that_is_much_too_large_is_refused() -> None:
 def test_maxima_of_regions_are_onnxruntimes(shape: tuple[int, int]) -> None:
     rois = np.concatenate([BATCH[:, None], ROIS], 1).astype(F)
     agrees_with_onnxruntime("MaxRoiPool", [IMAGES, rois], version=7, pooled_shape=list(shape), spatial_scale=0.5)
-
-
-@each("version", [1, 22])
-def test_maxima_of_regions_by_hand(version: int) -> None:
-    x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
-    rois = np.array([[0, 0.5, 0, 2, 1], [0, 9, 9, 9, 9]], F)  # columns 1 and 2 of rows 0 and 1; nothing
-    agrees([np.array([[[[2], [6]]], [[[0], [0]]]], F)], "MaxRoiPool", [x, rois], version=version, pooled_shape=[2, 1])

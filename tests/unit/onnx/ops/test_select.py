@@ -39,29 +39,6 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("selecting", [(name, version) for name in names for version in versions(name)])
 
 
-@pytest.mark.slow
-@each("version", versions("Where"))
-def test_where(version: int) -> None:
-    condition, x, y = np.array([[True], [False]]), np.array([1, 2, 3], F), np.array(0, F)
-    agrees([np.array([[1, 2, 3], [0, 0, 0]], F)], "Where", [condition, x, y], version=version)
-    text = run_node("Where", [condition[:, 0], np.array(["a", "b"], object), np.array("c", object)], "known", version=version)[0]
-    assert text.tolist() == ["a", "c"]
-    with pytest.raises(OnnxError, match="doesn't fit into int32"):
-        run_node("Where", [condition, ints(1), np.array(2**40)], "jit", version=version, static=[2])
-
-
-@pytest.mark.slow
-@each("version", versions("Trilu"))
-@each("k", [None, 0, 1, -2, 9, -9, 2**40, -(2**40)])
-def test_triangles(version: int, k: int | None) -> None:
-    x = values(2, 3, 4)
-    more, by = ([], 0) if k is None else ([np.array(k)], max(-9, min(k, 9)))
-    agrees([np.triu(x, by)], "Trilu", [x, *more], version=version, ways=("known", "jit"), static=[1])
-    agrees([np.tril(x, by)], "Trilu", [x, *more], version=version, upper=0, ways=("eager",))
-    if k is not None and abs(k) < 10:
-        agrees([np.tril(x, by)], "Trilu", [x, np.array(k, np.int32)], version=version, upper=0, ways=("jit",), static=[])  # k is traced
-
-
 def test_triangles_of_other_types() -> None:
     x = np.array([[1, 2], [3, 4]], np.int8)
     agrees([np.array([[1, 0], [3, 4]], np.int8)], "Trilu", [x], version=14, upper=0)
@@ -116,15 +93,6 @@ PLACES = np.array([[0, 3], [4, 0]], F)
 REPEATED = np.array([2, 1, 1, 3, 4, 3], F)
 
 
-@each("version", versions("NonZero"))
-def test_places_that_are_not_zero(version: int) -> None:
-    agrees([ints([0, 1], [1, 0])], "NonZero", [PLACES], version=version, ways=("known", "eager"))
-    agrees([np.zeros((1, 0), INDEX)], "NonZero", [np.zeros(3, F)], version=version, ways=("known", "eager"))
-    agrees([np.zeros((0, 1), INDEX)], "NonZero", [np.array(5, F)], version=version, ways=("known", "eager"))
-    agrees([np.zeros((0, 0), INDEX)], "NonZero", [np.array(0, F)], version=version, ways=("known", "eager"))
-    agrees_with_onnxruntime_eagerly("NonZero", [PLACES], version=9)
-
-
 def agrees_with_onnxruntime_eagerly(name: str, inputs: list[Any], *, version: int, **options: Any) -> None:
     outputs = options.pop("outputs", 1)
     expected = by_onnxruntime(name, inputs, version=version, outputs=outputs, **options)
@@ -135,31 +103,6 @@ def agrees_with_onnxruntime_eagerly(name: str, inputs: list[Any], *, version: in
 def test_programs_need_a_bound(name: str, inputs: list[Any]) -> None:
     with pytest.raises(DynamicShapeError, match=r"on which the length of its result depends.*bounds=\{'the_node': 100\}"):
         run_node(name, inputs, "jit", version=11)
-
-
-@pytest.mark.slow
-def test_places_up_to_a_bound_are_filled_with_places_outside() -> None:
-    assert bounded("NonZero", [PLACES], 3) == [[[0, 1, 2], [1, 0, 2]]]
-    assert bounded("NonZero", [PLACES], 2) == [[[0, 1], [1, 0]]]
-    assert bounded("NonZero", [PLACES], 1) == [[[LOWEST], [LOWEST]]]  # more than the bound
-
-    def sum_of(x: Any) -> Any:  # Gather reads NaN outside, and Scatter writes nothing
-        there = function_of("NonZero", [x], version=13, run=GraphRun(bounds={"out": 3}))(x)
-        ones = jnp.ones(3, F)
-        return function_of("ScatterND", [jnp.zeros((2, 2), F), there.T, ones], version=13)(jnp.zeros((2, 2), F))
-
-    assert jax.jit(sum_of)(PLACES).tolist() == [[0, 1], [1, 0]]
-
-
-@each("version", versions("Compress"))
-def test_compress(version: int) -> None:
-    x = np.arange(6).reshape(3, 2).astype(F)
-    condition = np.array([False, True, True])
-    agrees([x[1:]], "Compress", [x, condition], version=version, axis=0, ways=("known", "eager"))
-    agrees([x[:, 1:]], "Compress", [x, condition[:2]], version=version, axis=1, ways=("known", "eager"))
-    agrees([np.array([1, 2], F)], "Compress", [x, condition], version=version, ways=("known", "eager"))  # flat, and shorter
-    agrees([x[1:]], "Compress", [x, condition], version=version, axis=-2, ways=("jit",), static=[1])
-    agrees_with_onnxruntime_eagerly("Compress", [x, condition], version=11, axis=0)
 
 
 def test_compress_up_to_a_bound() -> None:

@@ -21,14 +21,6 @@ def lists(value: Any) -> Any:
     return [lists(element) for element in value] if isinstance(value, SequenceValue) else np.asarray(value).tolist()
 
 
-def test_elements_by_position() -> None:
-    assert lists(run_node("SequenceAt", [ABC, np.array(-1)], "known", version=11)[0]) == [2, 2]
-    assert lists(run_node("SequenceErase", [ABC], "known", version=11)[0]) == [[0, 0], [1, 1]]
-    assert lists(run_node("SequenceErase", [ABC, np.array(-3)], "known", version=11)[0]) == [[1, 1], [2, 2]]
-    assert int(run_node("SequenceLength", [ABC], "known", version=11)[0]) == 3
-    assert run_node("SequenceEmpty", [], "known", version=11, dtype=7)[0] == SequenceValue()
-
-
 @each(
     "name, inputs, message",
     [

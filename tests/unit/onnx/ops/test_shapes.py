@@ -82,20 +82,6 @@ def test_all_axes_of_length_1_go() -> None:
 
 
 @each(
-    "shape, asked, allowzero, expected",
-    [
-        ((0, 3), [3, 0], 1, (3, 0)),
-        ((0, 3), [0, 3], 0, (0, 3)),
-        ((0, 4), [-1, 2], 0, (0, 2)),
-        ((1,), [], 0, ()),
-        ((2, 3), [-1], 1, (6,)),
-    ],
-)
-def test_empty_arrays_are_reshaped(shape: tuple[int, ...], asked: list[int], allowzero: int, expected: tuple[int, ...]) -> None:
-    agrees([np.zeros(expected, F)], "Reshape", [np.zeros(shape, F), ints(*asked)], version=14, allowzero=allowzero, ways=("known", "jit"))
-
-
-@each(
     "asked, allowzero, why",
     [
         ([-1, -1], 0, "more than one length"),
@@ -164,48 +150,10 @@ def test_tiles() -> None:
     agrees_with_onnxruntime("Tile", [X, ints(2, 1, 3)], version=7)
 
 
-@pytest.mark.slow
-def test_expand_broadcasts_both_ways() -> None:
-    for version in (8, 13):
-        agrees([np.broadcast_to(X[:, :1], (2, 5, 4))], "Expand", [X[:, :1], ints(5, 1)], version=version, ways=("known", "jit"))
-        agrees([np.zeros((0, 3), F)], "Expand", [np.zeros((1, 3), F), ints(0, 1)], version=version, ways=("known", "jit"))
-    agrees_with_onnxruntime("Expand", [X[:, :1], ints(5, 1)], version=8)
-
-
-def test_center_crop_pad() -> None:
-    x = np.arange(20).reshape(4, 5).astype(F)
-    agrees([x[1:3, 1:4]], "CenterCropPad", [x, ints(2, 3)], version=18)
-    agrees([np.pad(x[:3], ((0, 0), (1, 2)))], "CenterCropPad", [x, ints(3, 8)], version=18)
-    agrees([x[:, 1:3]], "CenterCropPad", [x, ints(2)], version=18, axes=[-1])
-
-
 @each("way", QUICK_WAYS)
 def test_identity_is_the_value_itself(way: str) -> None:
     for version in (1, 13):
         agrees([X], "Identity", [X], version=version, ways=(way,))
-
-
-def constant(version: int, **attributes: Any) -> Any:
-    return run_node("Constant", [], "jit", version=version, **attributes)[0]
-
-
-@pytest.mark.slow
-def test_constants() -> None:
-    for version in (1, 9, 11, 12):
-        made = constant(version, value=numpy_helper.from_array(X))
-        np.testing.assert_array_equal(made, X)
-    for name, value, expected in (
-        ("value_float", 0.5, np.array(0.5, F)),
-        ("value_floats", [0.5, 2.0], np.array([0.5, 2], F)),
-        ("value_int", 2**40, np.array(2**40)),
-        ("value_ints", [1, 2], ints(1, 2)),
-        ("value_string", "a", np.array("a", object)),
-        ("value_strings", ["a", "bc"], np.array(["a", "bc"], object)),
-    ):
-        run = run_node("Constant", [], "known", version=12, **{name: value})[0]
-        assert run.dtype == expected.dtype
-        assert run.shape == expected.shape
-        assert run.tolist() == expected.tolist()
 
 
 @each("indices", [ints(1, 5), np.array([[0, 1], [1, 2]])])
@@ -225,13 +173,6 @@ def test_a_constant_has_one_value() -> None:
         run_node("Constant", [], "known", version=12, value_int=1, value_float=1.0)
     with pytest.raises(OnnxError, match="attribute 'value' is a graph of type GRAPH, and must be of type TENSOR"):
         run_node("Constant", [], "known", version=12, value=onnx.helper.make_graph([], "g", [], []))
-
-
-def test_arrays_of_one_value() -> None:
-    agrees([np.zeros((2, 3), F)], "ConstantOfShape", [ints(2, 3)], version=9)
-    agrees([np.full((0, 3), 7, np.int8)], "ConstantOfShape", [ints(0, 3)], version=9, value=numpy_helper.from_array(np.array([7], np.int8)))
-    agrees([np.array(7)], "ConstantOfShape", [ints()], version=9, value=numpy_helper.from_array(np.array([7])))
-    agrees_with_onnxruntime("ConstantOfShape", [ints(2, 3)], version=9, value=numpy_helper.from_array(np.array([2.5], F)))
 
 
 def test_diagonals() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node
+from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, run_node
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import GraphRun, run_graph
 
 F = np.float32
 RNG = np.random.default_rng(0)
@@ -59,13 +57,6 @@ def test_what_can_not_be_transformed_is_refused(inputs: list[Any], options: dict
         run_node("DFT", inputs, version=20, **options)
 
 
-@pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-def test_a_transform_has_a_gradient() -> None:
-    graph = node_graph("DFT", [0], version=20)
-    energy = jax.grad(lambda x: (run_graph(graph, [x], GraphRun())[0] ** 2).sum())(REAL)
-    np.testing.assert_allclose(energy, 2 * 9 * REAL, rtol=1e-4)  # Parseval
-
-
 @each("window, length", [(True, None), (True, 4), (False, 4), (False, None)])
 @each("onesided", [0, 1])
 def test_short_time_transforms(window: bool, length: int | None, onesided: int) -> None:
@@ -89,23 +80,6 @@ def test_frames_must_fit() -> None:
         run_node("STFT", [REAL, np.array(2), None, np.array(10)], version=17)
     with pytest.raises(OnnxError, match="frames of 9 samples, 0 apart"):
         run_node("STFT", [REAL, np.array(0)], version=17)
-
-
-@each("periodic", [0, 1])
-@each(
-    "name, coefficients",
-    [("HannWindow", (0.5, 0.5, 0)), ("HammingWindow", (25 / 46, 21 / 46, 0)), ("BlackmanWindow", (0.42, 0.5, 0.08))],
-)
-def test_windows(name: str, coefficients: tuple[float, ...], periodic: int) -> None:
-    angles = 2 * np.pi * np.arange(6) / (6 if periodic else 5)
-    want = coefficients[0] - coefficients[1] * np.cos(angles) + coefficients[2] * np.cos(2 * angles)
-    (got,) = run_node(name, [np.array(6)], "known", version=17, periodic=periodic)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
-    assert run_node(name, [np.array(6)], "known", version=17, output_datatype=10)[0].dtype == np.float16
-    assert run_node(name, [np.array(1)], "known", version=17, periodic=0)[0].shape == (1,)
-    assert run_node(name, [np.array(0)], "known", version=17)[0].shape == (0,)
-    with pytest.raises(OnnxError, match="the size -1"):
-        run_node(name, [np.array(-1)], "known", version=17)
 
 
 def test_mel_weights_as_onnxruntime() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.together import each
 from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
 from tilestep.onnx.errors import OnnxError
 
@@ -29,15 +28,6 @@ def test_concatenation_has_bounds() -> None:
     long = text("x" * 9000)
     with pytest.raises(OnnxError, match=r"texts of up to 9,001 characters, \[100, 100\] of them, are too many"):
         run_node("StringConcat", [np.repeat(long, 100).reshape(100, 1), text(*"y" * 100)], version=20)
-
-
-def test_split() -> None:
-    parts, counts = run_node("StringSplit", [text("a,b,,c", "", ",")], version=20, outputs=2, delimiter=",")
-    assert parts.tolist() == [["a", "b", "", "c"], ["", "", "", ""], ["", "", "", ""]]
-    assert counts.tolist() == [4, 1, 2]
-    parts, counts = run_node("StringSplit", [text("  a b  c ", " ")], version=20, outputs=2, maxsplit=1)
-    assert parts.tolist() == [["a", "b  c "], ["", ""]]
-    assert counts.tolist() == [2, 0]
 
 
 PATTERNS = (
@@ -61,23 +51,6 @@ def test_a_pattern_that_is_none_of_re2s_is_named() -> None:
     ):
         with pytest.raises(OnnxError, match=rf"its pattern is '{re.escape(pattern)}', which must be in RE2's syntax \({reason}"):
             run_node("RegexFullMatch", [text("a")], version=20, pattern=pattern)
-
-
-@each(
-    "options, want",
-    [
-        ({"stopwords": ["MONDAY"]}, ["tuesday", "Straße"]),
-        ({"stopwords": ["MONDAY"], "is_case_sensitive": 1}, ["Monday", "tuesday", "Straße"]),
-        ({"stopwords": ["Monday"], "is_case_sensitive": 1, "case_change_action": "UPPER"}, ["TUESDAY", "STRASSE"]),
-        ({"stopwords": ["monday", "tuesday", "straße"]}, [""]),
-    ],
-)
-def test_normalizer(options: dict[str, Any], want: list[str]) -> None:
-    x = text("Monday", "tuesday", "Straße")
-    assert run_node("StringNormalizer", [x], version=10, **options)[0].tolist() == want
-    assert run_node("StringNormalizer", [x[None]], version=10, **options)[0].tolist() == [want]
-    with pytest.raises(OnnxError, match=r"needs \[C\] or \[1, C\]"):
-        run_node("StringNormalizer", [text("a", "b").reshape(2, 1)], version=10, **options)
 
 
 def test_n_grams_of_text_and_of_nothing() -> None:
