@@ -17,7 +17,6 @@ from . import (
     cases_linalg,
     cases_random,
     cases_reduce,
-    cases_scipy,
     cases_shape,
     cases_sparse,
     cases_special,
@@ -38,14 +37,10 @@ FAMILIES = (
     cases_sparse,
     cases_dtype,
     cases_library,
-    cases_scipy,
 )
 CASES: tuple[OpCase, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 # Rows whose eager gradients are a few small programs.
 QUICK = frozenset(cases_elementwise.CASES)
-# Rows of functions that are made of operations with rows of their own.
-COMPOSED = frozenset((*cases_library.CASES, *cases_scipy.CASES, *cases_random.OF_DISTRIBUTIONS))
-SAMPLED = 8  # one of so many rows of COMPOSED is in `make test`
 MOST_TOGETHER = 12
 EVERY_DTYPE = ", every dtype"
 
@@ -66,9 +61,8 @@ def together() -> Iterator[Batch]:
     covered = {case.name.removesuffix(EVERY_DTYPE) for case in CASES if case.name.endswith(EVERY_DTYPE) and not case.long}
     for family in FAMILIES:
         kinds: dict[tuple[str, bool, bool], list[OpCase]] = {}
-        for number, case in enumerate(family.CASES):
-            left_out = case.long or case.only == "eager" or case.name in covered or (case in COMPOSED and number % SAMPLED)
-            if not left_out:
+        for case in family.CASES:
+            if not (case.long or case.only == "eager" or case.name in covered):
                 every = EVERY_DTYPE if case.name.endswith(EVERY_DTYPE) else ""
                 kinds.setdefault((every, case.x64, case.ipus > 0), []).append(case)
         for (every, x64, spread), cases in kinds.items():

@@ -10,7 +10,7 @@ from jax._src.interpreters import mlir
 
 from .case import since
 from .evaluate import primitives
-from .rows import CASES, COMPOSED, EVERY_DTYPE, together
+from .rows import CASES, EVERY_DTYPE, together
 
 # Modules whose import registers primitives.
 MODULES = (
@@ -108,7 +108,7 @@ def registered() -> set[str]:
 @pytest.fixture(scope="module")
 def covered(cpus: list[jax.Device]) -> set[str]:
     """In rows that `make test` compiles, which are traced for both tests once, and in long rows."""
-    long = [(case,) for case in CASES if case.long and case not in COMPOSED and not case.name.endswith(EVERY_DTYPE)]
+    long = [(case,) for case in CASES if case.long and not case.name.endswith(EVERY_DTYPE)]
     return set().union(*(primitives(cases, cpus) for cases in [*(batch.cases for batch in together()), *long]))
 
 

@@ -125,15 +125,8 @@ def case_in_a_file(name: str) -> TestCase:
     )
 
 
-def runs_node_by_node(case: TestCase) -> None:
-    """Raises: what is wrong."""
-    for inputs, outputs in case.data_sets or ():
-        found = TilestepBackend.prepare(case.model).run(list(inputs))
-        Runner.assert_similar_outputs(outputs, found, case.rtol, case.atol)
-
-
 def runs_as_one_program(case: TestCase) -> None:
-    """As `runs_node_by_node`. With those of other tests it is one program, if it is called in `one_program`."""
+    """Raises: what is wrong. With those of other tests it is one program, if it is called in `one_program`."""
     model = import_onnx(case.model)
     for inputs, outputs in case.data_sets or ():
         program, given = program_of(model, inputs)

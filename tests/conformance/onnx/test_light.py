@@ -26,15 +26,6 @@ def image(shape: Any) -> np.ndarray[Any, Any]:
     return np.linspace(0, 1, int(np.prod(sizes)), endpoint=False, dtype=np.float32).reshape(sizes)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_network_gives_what_onnx_says(name: str) -> None:
-    made = import_onnx(FOLDER / f"{name}.onnx")
-    wanted = numpy_helper.to_array(onnx.TensorProto.FromString((FOLDER / f"{name}_output_0.pb").read_bytes()))
-    (found,) = made(image(made.inputs[0].shape))  # a softmax of numbers like 1e10 is not one that compilers may rearrange
-    np.testing.assert_allclose(found, wanted, rtol=MOST_ERROR)
-
-
 def with_random_weights(path: Path) -> onnx.ModelProto:
     """The model with random initialisers instead of the nodes that fill its weights with one number."""
     made, rng = onnx.load(str(path)), np.random.default_rng(0)

@@ -16,7 +16,6 @@ from tests.conformance.onnx.runner import (
     models_of_nodes,
     names_of,
     runs_as_one_program,
-    runs_node_by_node,
 )
 from tests.together import named, one_program
 from tilestep.onnx import OnnxError
@@ -55,18 +54,6 @@ QUICK_FILES = (
 @pytest.fixture(scope="module")
 def some() -> list[TestCase]:
     return [*cases_of(QUICK), *map(case_in_a_file, QUICK_FILES)]
-
-
-@pytest.mark.slow
-def test_some_of_the_tests_pass_node_by_node(some: list[TestCase]) -> None:
-    assert len(some) > 60
-    for case in some:
-        if case.name in NODE_BY_NODE:
-            with pytest.raises((AssertionError, TypeError)):
-                runs_node_by_node(case)
-        else:
-            with named(case.name):
-                runs_node_by_node(case)
 
 
 def test_some_of_the_tests_pass_as_one_program(some: list[TestCase]) -> None:
