@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.measured import convolutions, feeding, footprints, kernels, networks, products, stencils
-from benchmarks.measured.answer import machine_of, rate
 from benchmarks.measured.judge import judge, summarise
 from benchmarks.measured.predict import Prediction
 from benchmarks.measured.rows import Conditions, Row
@@ -113,11 +112,6 @@ def test_bert_has_its_parameters(asked: Asked, workload: str, parameters: int) -
     judge(row(workload, "SL384 bs 2", unit="sequences/s"))
     assert asked.parameters == parameters  # transformers' BertForQuestionAnswering
     assert [array.shape for array in asked.inputs] == [(2, 384)] * 3
-
-
-def test_vit_has_its_parameters(asked: Asked) -> None:
-    judge(row("ViT inference", "bs 4"))
-    assert asked.parameters == 86_567_656  # google/vit-base-patch16-224
 
 
 def test_verdicts_are_asked_batch_by_batch(asked: Asked) -> None:
@@ -245,25 +239,3 @@ def test_a_row_whose_program_fails_is_left_out_and_misses_the_bar_if_it_counts(
     assert (failing.status, failing.failed) == ("left out", bool(missed))
     assert len(summarise([failing]).failures) == missed
     assert any("failed" in sentence for sentence in summarise([failing]).shortfalls) is bool(missed)
-
-
-@pytest.mark.parametrize(
-    ("generation", "name"),
-    [
-        ("Mk1 GC2", "c2-card"),
-        ("Mk2 GC200", "m2000"),
-        ("Bow", "bow-2000"),
-        ("Mk1 (IPU 1.0)", "c2-card"),
-        ("C600-class Mk2", "c600"),
-        ("C600 (IPU21)", "c600"),
-    ],
-)
-def test_generations_name_machines(generation: str, name: str) -> None:
-    assert machine_of(row("x", generation=generation)) == name
-
-
-@pytest.mark.parametrize(
-    ("unit", "figure"), [("images/s", 4.0), ("s", 0.5), ("ms", 500.0), ("us", 5e5), ("GB/s", 4e-9), ("TFLOPS", 4e-12), ("GFLOP/s", 4e-9)]
-)
-def test_units(unit: str, figure: float) -> None:
-    assert rate(row("x", unit=unit), 2, 0.5) == pytest.approx(figure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from benchmarks import onnx_import
 from benchmarks.endurance import Sample, verdict
 from benchmarks.onnx_models import cases
 from benchmarks.onnx_models.cases import Case
-from tests.processes import ROOT, python, run_python
+from tests.processes import python
 
 
 def sample(minute: int, **changes: float) -> Sample:
@@ -49,19 +48,6 @@ def test_twenty_seconds_of_everything_leave_no_descriptor_no_thread_and_one_emul
     assert (found["descriptors_more"], found["threads_more"]) == (0, 0)
     assert len(found["emulated_s"]) == 1
     assert found["emulated_s"][0] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_emulated_time_grows_linearly_in_layers_and_the_model_does_not_fit(tmp_path: Path) -> None:
-    record = tmp_path / "gpt3.json"
-    ended = run_python(str(ROOT / "benchmarks" / "gpt3.py"), "--layers", "8", "16", "24", "--json", str(record))
-    assert ended.returncode == 0, ended.stderr
-    steps = json.loads(record.read_text(encoding="utf-8"))["steps"]
-    first, second, third = (step["emulated_cycles"] for step in steps)
-    assert third - second == pytest.approx(second - first, rel=1e-6)  # rounding
-    assert [step["fits"] for step in steps] == [False] * 3
-    assert ended.stdout.count("out of memory") == 3
 
 
 @pytest.fixture(scope="module", params=list(cases.SMALL))

@@ -12,9 +12,8 @@ from benchmarks.accuracy import main, record
 from benchmarks.measured.answer import Answer, Verdict
 from benchmarks.measured.bars import CONVOLUTIONS, LISTED, MAIN, OUTSIDE, TRAINING, Group, group_of
 from benchmarks.measured.judge import Outcome, Status, shortfalls, summaries, summarise
-from benchmarks.measured.report import report
 from benchmarks.measured.rows import MEASUREMENTS, read_rows
-from benchmarks.measured.training.conditions import TRAINING_CONDITIONS, read_conditions
+from benchmarks.measured.training.conditions import read_conditions
 from benchmarks.measured.training.update import Peak, Update
 from tests.processes import ROOT
 from tests.unit.benchmarks.test_answers import row
@@ -124,19 +123,6 @@ def test_networks_outside_the_fit_have_bars_of_their_own() -> None:
     sentences = missed(*rows, *wrong)
     assert [sentence.partition(":")[0] for sentence in sentences] == ["networks outside the fit"] * 2
     assert all("does not fit, but it fits" in sentence for sentence in sentences)
-
-
-def test_a_report_shows_every_row_that_is_not_left_out() -> None:
-    outcomes = [
-        outcome("AB1", 1.25, fits=False),
-        outcome("CD1", 0.5, status="reported"),
-        Outcome(row=row("x", id="EF1"), status="left out", reason="no such thing"),
-    ]
-    text = "\n".join(report(outcomes, summaries(outcomes), TRAINING_CONDITIONS))
-    assert "AB1             125         100 images/s      1.250" in text
-    assert "wrongly does not fit" in text
-    assert "not judged" in text
-    assert "EF1                                      no such thing" in text
 
 
 @pytest.mark.process  # git names the commit

@@ -30,6 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     [
         ("YOLOv4-P5 inference", "128 px bs 2", 70_792_284 + 6_656),  # and the kept statistics of two norms' channels
         ("CLIP inference", "bs 4, 100 texts", 151_277_313),  # of openai/CLIP's ViT-B/32
+        ("ViT inference", "bs 4", 86_567_656),  # google/vit-base-patch16-224
         ("Swin-Tiny inference", "bs 3", 28_288_354),  # torchvision's swin_t
         ("ResNeXt-50 inference, memory proportion 0.8", "bs 3", 25_028_904 - 34_112),  # torchvision's, scales of norms folded
     ],

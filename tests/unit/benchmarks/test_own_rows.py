@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from benchmarks.accuracy import main
 from benchmarks.measured.bars import TRAINING, group_of
 from benchmarks.measured.rows import read_rows
 from benchmarks.measured.training.conditions import COLUMNS, read_conditions
-from tests.processes import ROOT, run_python
+from tests.processes import ROOT
 
 HEADER = "id,generation,n_ipus,workload,shape,dtype,metric,value,unit,source"
 ON_TILE = 'MY1,Bow,1,on-tile matmul ConvPartial1x1,"[512,16]x[16,16] per tile",fp16,cycles,{value},cycles,IPU Peak Flops.ipynb'
@@ -91,11 +90,6 @@ def test_a_row_without_a_value_is_predicted_and_in_no_median(rows: Path, capsys:
     assert "judged rows                       1" in capsys.readouterr().out
 
 
-def run_elsewhere(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A run of the benchmark in a process of its own, whose machine it chooses."""
-    return run_python(str(ROOT / "benchmarks" / "accuracy.py"), *(str(argument) for argument in arguments))
-
-
 def test_a_training_row_without_conditions_is_told_where_they_belong(
     rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,12 +117,3 @@ def test_the_example_of_the_page_is_a_training_run_with_its_conditions(documente
     assert row.training is not None
     assert (row.value, row.not_judged, row.n_ipus) == ("", "", row.training.num_ipus)
     assert group_of(row) is TRAINING
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path]) -> None:
-    rows, conditions = documented
-    done = run_elsewhere("--rows", rows, "--conditions", conditions)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^MY01 +[\d,]+ +- sequences/s +[\d.]+ +\d+%  predicted ", done.stdout, re.MULTILINE)

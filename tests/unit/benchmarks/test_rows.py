@@ -61,41 +61,6 @@ def test_a_row_without_a_name_is_refused(tmp_path: Path) -> None:
         read_rows(written(tmp_path, PUBLISHED | {"id": ""}))
 
 
-# Rows that others of the same sources could have: other sizes, machines and lengths under the same conditions.
-@pytest.mark.parametrize(
-    ("like", "changed"),
-    [
-        ("AMP01", {"shape": "[96,16]x[16,16] per tile", "generation": "Mk2 GC200"}),
-        ("MM02", {"shape": "m=k=2048 n=512", "dtype": "fp32"}),
-        ("ST02", {"workload": "STREAM Copy optimised C++/vendor ops", "dtype": "fp16"}),
-        ("RI01", {"shape": "3x224x224 bs 3"}),
-        ("RI06", {"shape": "3x224x224 bs 48"}),
-        ("RH01", {"shape": "3x224x224 bs 8", "dtype": "fp32"}),
-        ("RM01", {"dtype": "fp16", "value": "64 fits, 256 out of memory"}),
-        ("PI01", {"shape": "SL128 bs 64"}),
-        ("PI03", {"shape": "SL128 bs 4"}),
-        ("PI05", {"shape": "bs 4"}),
-        ("PI08", {"shape": "bs 16"}),
-        ("CV05", {"shape": "cheese 2200x1122 availMem>=0.2 (best plan)", "dtype": "half", "n_ipus": "2"}),
-        ("HE02", {"shape": "7000x7000", "n_ipus": "1"}),
-        ("HE11", {"shape": "14000x14000", "n_ipus": "4"}),
-        ("BY02", {"workload": "BERT-Base SL384 inference (host path, queue)", "shape": "bs 20"}),
-        ("BY08", {"shape": "bs 32"}),
-    ],
-)
-def test_other_rows_of_a_judged_source_are_judged(tmp_path: Path, like: str, changed: dict[str, str]) -> None:
-    with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
-        known = next(line for line in csv.DictReader(file) if line["id"] == like)
-    fields = {column: known[column] for column in MEASURED_COLUMNS} | {"id": like + "9"} | changed
-    (row,) = read_rows(written(tmp_path, fields))
-    assert (row.not_judged, row.family) == ("", like.rstrip("0123456789"))
-
-
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no column 'unit'"):
-        read_rows(written(tmp_path, {name: text for name, text in PUBLISHED.items() if name != "unit"}))
-
-
 def test_two_rows_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 3: id is 'RI99'"):
         read_rows(written(tmp_path, PUBLISHED, PUBLISHED))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilestep import popart
-from tilestep.popart import Builder, DebugContext, DebugInfo, SourceLocation, TensorInfo
+from tilestep.popart import Builder, DebugContext, DebugInfo, TensorInfo
 
 
 def inner(value: int, context: DebugContext) -> None:
@@ -51,16 +51,6 @@ def test_nodes_and_inputs_are_steps(tmp_path: Path) -> None:
     node = document["contexts"][2]
     assert (node["inputs"], node["outputs"], document["stringTable"][node["name"]]) == (["data", "w"], [y], "sum")
     assert builder.getInt64NodeAttribute("__debug_info_id", {y}) == node["id"]
-
-
-def test_steps_that_are_open_are_written_at_the_end(tmp_path: Path) -> None:
-    popart.initializePoplarDebugInfo(str(tmp_path / "debug.json"))
-    first = DebugInfo("first", "layer")
-    second = DebugInfo(DebugContext(first, "second", SourceLocation("f", "file.py", 3)), "layer")
-    assert second.getPathName() == "first/second"
-    contexts = written(tmp_path / "debug.json")["contexts"]
-    assert [one["id"] for one in contexts] == [second.getId(), first.getId()]
-    assert contexts[0]["location"]["lineNumber"] == 3
 
 
 def test_other_arguments_are_refused() -> None:

@@ -113,17 +113,6 @@ def test_on_demand_waits_as_long_as_it_was_told(manager: DeviceManager) -> None:
     assert device.tryAttachUntilTimeout()
 
 
-def test_tiles_and_pattern_of_an_acquired_device(manager: DeviceManager) -> None:
-    with manager.acquireAvailableDevice(
-        4, 64, enums.SyncPattern.ReplicaAndLadder, ON_DEMAND, enums.DeviceSelectionCriterion.Random
-    ) as device:
-        machine = device.machine()
-        assert machine is not None
-        assert (device.tilesPerIPU, machine.ipu.num_tiles, machine.num_ipus) == (64, 64, 4)
-        assert machine.sync_pattern == "replicaAndLadder"
-        assert (device.type, machine.name) == (enums.DeviceType.Ipu, "bow-pod16")
-
-
 # --- Devices that are made ---
 
 
@@ -155,13 +144,6 @@ def test_a_machine_that_a_setting_names_goes_before_the_device(
         assert machine is not None
         assert (machine.name, machine.num_ipus, machine.ipu.num_tiles) == ("c600", 3, 1472)
     assert capsys.readouterr().err.count("The settings name machine c600: it is emulated") == 1
-
-
-def test_a_simulator_is_a_model(manager: DeviceManager) -> None:
-    device = manager.createSimDevice({"numIPUs": 2, "tilesPerIPU": 8})
-    assert (device.numIpus, device.tilesPerIPU, device.version) == (2, 8, "<unknown-sim>")
-    default = manager.createSimDevice({})
-    assert (default.numIpus, default.tilesPerIPU) == (1, 4)
 
 
 def test_a_cpu_device_has_no_machine(manager: DeviceManager) -> None:

@@ -11,26 +11,6 @@ from tilestep.errors import SettingsError
 from tilestep.popart.environment import NO_EFFECT, read_environment
 
 
-def test_variables_that_take_effect(tmp_path: Path) -> None:
-    config = tmp_path / "levels.json"
-    config.write_text('{"popart:session": "DEBUG", "ir": "OFF"}')
-    environment = read_environment(
-        {
-            "POPART_LOG_LEVEL": "TRACE",
-            "POPART_LOG_DEST": "stdout",
-            "POPART_LOG_CONFIG": str(config),
-            "POPART_CACHE_DIR": "/one",
-        }
-    )
-    assert (environment.log_level, environment.log_destination, environment.log_config) == (
-        "TRACE",
-        "stdout",
-        {"session": "DEBUG", "ir": "OFF"},
-    )
-    assert (environment.cache_dir, environment.notes) == ("/one", ())
-    assert read_environment({"POPART_CACHE_DIR": "/one", "POPXL_CACHE_DIR": "/two"}).cache_dir == "/two"
-
-
 @each("variable", NO_EFFECT)
 def test_a_variable_without_effect_has_a_note(variable: str) -> None:
     assert read_environment({variable: "1"}).notes == (f"Variable {variable} has no effect: {NO_EFFECT[variable]}.",)

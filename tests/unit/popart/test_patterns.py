@@ -11,19 +11,7 @@ from tilestep.popart.enums import PatternsLevel
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.patterns import IN_PLACE, PATTERNS, Patterns
 
-ATTRIBUTES = {
-    "PreUniRepl": "PreUniRepl",
-    "PostNRepl": "PostNRepl",
-    "SoftMaxGradDirect": "SoftmaxGradDirect",
-    "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect",
-    "OpToIdentity": "OpToIdentity",
-    "SubtractArg1GradOp": "SubtractArg1GradOp",
-    "MulArgGradOp": "MulArgGradOp",
-    "MatMulOp": "MatMulOp",
-    "MatMulLhsGradOp": "MatMulLhsGradOp",
-    "MatMulRhsGradOp": "MatMulRhsGradOp",
-    "InPlace": "InPlace",
-}
+ATTRIBUTES = {"SoftMaxGradDirect": "SoftmaxGradDirect", "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect", "InPlace": "InPlace"}
 ALL_OFF = {name for name, pattern in PATTERNS.items() if not pattern.usual}
 MANDATORY = {name for name, pattern in PATTERNS.items() if pattern.mandatory}
 

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from tests.together import each
 from tilestep import popart
-from tilestep.popart import DataType, ExchangeStrategy, InputSettings, InputShapeInfo, ReplicatedStreamMode, TensorInfo, TileSet
+from tilestep.popart import DataType, InputShapeInfo, TensorInfo
 from tilestep.popart.tensors import data_type_of_numpy, data_type_of_onnx, is_fixed_point, numpy_dtype, onnx_number, typed_tensor, unpacked
 
 
@@ -91,19 +91,6 @@ def test_shapes_of_inputs() -> None:
     assert infos.getAllTensorIds() == ["x"]
     with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `y'"):
         infos.get("y")
-
-
-def test_settings_of_inputs() -> None:
-    def of(settings: InputSettings) -> tuple[object, ...]:
-        return settings.tileSet(), settings.exchangeStrategy(), settings.replicatedStreamMode()
-
-    assert of(InputSettings()) == (TileSet.Compute, ExchangeStrategy.JustInTime, ReplicatedStreamMode.Replicate)
-    assert of(InputSettings(TileSet.IO, ExchangeStrategy.OverlapStep))[:2] == (TileSet.IO, ExchangeStrategy.OverlapStep)
-    assert of(InputSettings(exchangeStrategy=ExchangeStrategy.OverlapLoops))[1] is ExchangeStrategy.OverlapLoops
-    assert of(InputSettings(ReplicatedStreamMode.Broadcast))[2] is ReplicatedStreamMode.Broadcast
-    assert of(InputSettings(relicatedStreamMode=ReplicatedStreamMode.Broadcast))[2] is ReplicatedStreamMode.Broadcast
-    with pytest.raises(TypeError, match="InputSettings takes a TileSet"):
-        InputSettings("IO")  # type: ignore[arg-type]
 
 
 @each("shape", [(), (0,), (3, 5), (200,)])

@@ -57,19 +57,6 @@ def test_numbers_that_fit_no_grouping(arguments: tuple[int, ...], message: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((4.5, 1, 2), r"numReplicas must be a whole number, not 4.5 \(float\)"),
-        ((4, "1", 2), r"stride must be a whole number, not '1' \(str\)"),
-        ((4, 1, 2.0), r"groupSize must be a whole number, not 2.0 \(float\)"),
-    ],
-)
-def test_what_is_no_whole_number_makes_no_grouping(arguments: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=f"^{message}"):
-        ReplicaGrouping(*arguments)
-
-
-@pytest.mark.parametrize(
     ("group", "grouping"),
     [
         (CommGroup(), ReplicaGrouping(8)),
@@ -124,17 +111,6 @@ def test_groups_by_stride() -> None:
     assert VariableSettings(3, 1, ONE).getStride() == 1
     with pytest.raises(popart.popart_exception, match="were not initialised using a `popart::CommGroup`"):
         settings.getSharedVariableDomain()
-
-
-def test_each_way_to_make_one() -> None:
-    default = VariableSettings()
-    assert (default.getCommGroupType(), default.getGroupSize(), default.getRetrievalMode()) == (CommGroupType.All, 0, ONE)
-    assert VariableSettings(ALL).getRetrievalMode() is VariableSettings(retrievalMode_=ALL).getRetrievalMode() is ALL
-    group = CommGroup(CommGroupType.Consecutive, 2)
-    assert VariableSettings(group, ALL) == VariableSettings(sharedVariableDomain_=group, retrievalMode_=ALL)
-    assert VariableSettings(group, ALL) != VariableSettings(group)
-    assert VariableSettings(2, 4, ALL) == VariableSettings(stride=2, groupSize=4, mode=ALL)
-    assert VariableSettings(group).getSharedVariableDomain() == group
 
 
 @pytest.mark.parametrize("args", [("x",), (CommGroup(), 3), (CommGroup(), ONE, 2, 3), (ONE, ONE)])

@@ -68,7 +68,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "../conftest.py": CONFTEST,
         "CMakeLists.txt": "add_popart_py_unit_test(options_test VARIANTS Hw)",
         "options_test.py": OTHERS,
-        "exception_test.py": "import nothing_of_this_name\ndef test_a(): assert 1\ndef test_b(): assert 1",
         "stream_test.py": "import time\ndef test_hangs(): time.sleep(600)\ndef test_then(): assert 1",
         "operators_test/exp_test.py": "import torch\ndef test_a(): assert 1",
     }.items():
@@ -120,23 +119,6 @@ def test_each_function_passes_if_all_its_cases_do(checkout: Path, listed: Path, 
     assert "options_test.py::test_cases fails and is not listed" in said
     (row,) = [line.split() for line in said.splitlines() if line.startswith("options ")]
     assert row == ["options", "4/5", "80.0%", "4/5", "-", "6/7", "0/2"]
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_list_that_fits_is_no_surprise_and_another_is(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exact = checkout / "exact.toml"
-    exact.write_text("[[failure]]\nwhy = 'it cannot be imported'\nfunctions = ['exception_test.py::test_a', 'exception_test.py::test_b']")
-    status, rows = judged(checkout, exact, "--group", "exceptions")
-    assert status == 0
-    assert "No module named 'nothing_of_this_name'" in rows["test_a"]["error"]
-    assert "listed: it cannot be imported" in capsys.readouterr().out
-    exact.write_text(exact.read_text().replace("exception_test.py::test_b", "options_test.py::test_target"))
-    status, _ = judged(checkout, exact, "--files", "exception_test.py", "--files", "options_test.py", "--function", "test_[bt]*")
-    said = capsys.readouterr().out
-    assert status == 1
-    assert "exception_test.py::test_b fails and is not listed" in said
-    assert "options_test.py::test_target passes; take it off the list" in said
 
 
 @pytest.mark.slow

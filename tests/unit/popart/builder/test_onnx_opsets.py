@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ from onnx import checker, defs
 
 from tests.together import each
 from tilestep import popart
-from tilestep.popart import AiOnnxOpset6, AiOnnxOpset11, Builder, TensorInfo
+from tilestep.popart import Builder, TensorInfo
 from tilestep.popart.builder.onnx_opsets import OPSETS, VERSIONS, parameters_of, schemas_of
-from tilestep.popart.builder.signatures import REQUIRED
 
 Type = defs.OpSchema.AttrType
 VALUES: dict[Any, Any] = {Type.INT: 1, Type.INTS: [1], Type.FLOAT: 0.5, Type.FLOATS: [0.5], Type.STRING: "x", Type.STRINGS: ["x"]}
@@ -78,20 +76,6 @@ def _context(version: int) -> Any:
     context.ir_version = 4
     context.opset_imports = {"": version}
     return context
-
-
-def test_known_signatures() -> None:
-    def names(opset: type, method: str) -> list[str]:
-        return list(inspect.signature(getattr(opset, method)).parameters)[1:]
-
-    assert names(AiOnnxOpset6, "add") == ["args", "axis", "broadcast", "debugContext"]
-    assert names(AiOnnxOpset11, "add") == ["args", "debugContext"]
-    assert names(AiOnnxOpset11, "conv") == ["args", "dilations", "group", "kernel_shape", "pads", "strides", "debugContext"]
-    assert names(AiOnnxOpset11, "constant") == ["value", "is_value_sparse", "debugContext"]
-    assert names(AiOnnxOpset11, "logical_if") == ["args", "num_outputs", "else_branch", "then_branch", "debugContext"]
-    assert names(AiOnnxOpset11, "lstm")[:2] == ["args", "num_outputs"]
-    defaults = {parameter.name: parameter.default for parameter in parameters_of(AiOnnxOpset11.operators["reducesum"])}
-    assert defaults == {"args": REQUIRED, "axes": None, "keepdims": 1, "debugContext": ""}
 
 
 def test_integers_with_a_default_are_written_and_other_defaults_are_not(builder: Builder) -> None:

@@ -11,7 +11,6 @@ from onnx import numpy_helper
 from tests.together import each
 from tilestep import popart
 from tilestep.popart import Builder, InputSettings, TensorInfo, VariableSettings
-from tilestep.popart.builder.windows import spatial_shape
 
 DTYPES = ("float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
@@ -167,13 +166,6 @@ def test_damaged_settings_are_an_error() -> None:
         popart.builder.settings_of(model)
 
 
-def test_rounding_up_and_padding_of_the_result() -> None:
-    given: dict[str, Any] = {"pads": [0, 0], "strides": [2], "dilations": [1], "in_dilations": [1]}
-    assert spatial_shape([6], [3], **given, out_pads=[0, 0]) == [2]
-    assert spatial_shape([6], [3], **given, out_pads=[0, 0], ceil_mode=True) == [3]
-    assert spatial_shape([6], [3], **given, out_pads=[1, 2]) == [5]
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -190,19 +182,3 @@ def test_convolutions_are_checked(builder: Builder, given: dict[str, list[int]],
     with pytest.raises(popart.popart_exception, match=message):
         builder.aiOnnx.conv([x, w], **given)
     assert builder.getTensorShape(builder.aiOnnx.conv([x, w], pads=[1] * 4)) == [1, 4, 8, 8]
-
-
-def test_pools_are_checked(builder: Builder) -> None:
-    x, flat = (builder.addInputTensor(TensorInfo("FLOAT", shape)) for shape in ([1, 2, 8, 8], [1, 2]))
-    with pytest.raises(popart.popart_exception, match="Length of strides vector 3"):
-        builder.aiOnnx.averagepool([x], [2, 2], strides=[1, 1, 1])
-    with pytest.raises(popart.popart_exception, match="Input tensor has no spatial dimensions"):
-        builder.aiOnnx.maxpool([flat], 1, [2, 2])
-    assert builder.getTensorShape(builder.aiOnnx.maxpool([x], 1, [2, 2], strides=[2, 2])[0]) == [1, 2, 4, 4]
-
-
-def test_pads_are_checked(builder: Builder) -> None:
-    x = builder.addInputTensor(TensorInfo("FLOAT", [10]))
-    assert builder.getTensorShape(builder.aiOnnx.pad([x], [2, 3], "constant", 0.0)) == [15]
-    with pytest.raises(popart.popart_exception, match=r"^Padding vector \(length 4\) doesn't contain 2 entries per input dimension 1$"):
-        builder.aiOnnx.pad([x], [2, 3, 4, 5])

@@ -6,28 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.together import each
-from tilestep.popart.enums import CommGroupType, ReplicatedTensorSharding, TensorStorage, TileSet
+from tilestep.popart.enums import CommGroupType, TensorStorage
 from tilestep.popart.options import TensorLocation, TensorLocationSettings
 from tilestep.popart.variables import CommGroup
 
-OFF_CHIP, ON = TensorStorage.OffChip, ReplicatedTensorSharding.On
-PAIRS = CommGroup(CommGroupType.Consecutive, 2)
-
-
-@each(
-    "location, numbers",
-    [
-        (TensorLocation(), [0, 0, 0, 0, 0, 0]),
-        (TensorLocation(OFF_CHIP), [1, 0, 0, 0, 0, 0]),
-        (TensorLocation(storage=OFF_CHIP, replicatedTensorSharding=ON), [1, 0, 0, 1, 0, 0]),
-        (TensorLocation(OFF_CHIP, ON, PAIRS), [1, 0, 0, 1, 1, 2]),
-        (TensorLocation(OFF_CHIP, TileSet.IO, TileSet.Compute, ON), [1, 1, 0, 1, 0, 0]),
-        (TensorLocation(OFF_CHIP, TileSet.IO, TileSet.IO, ON, shardingDomain=PAIRS), [1, 1, 1, 1, 1, 2]),
-    ],
-)
-def test_each_way_to_make_one(location: TensorLocation, numbers: list[int]) -> None:
-    assert location.serialize() == numbers
+OFF_CHIP = TensorStorage.OffChip
 
 
 def test_settings_take_a_location_or_a_storage() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.popart.session.emulation import EmulationOptions
 from tilestep.popart.session.emulation.advice_words import operator_of
-from tilestep.popart.session.emulation.session_labels import line_now, program_name
+from tilestep.popart.session.emulation.session_labels import line_now
 
 
 def profile(chain: Chain, chosen: Any, **further: Any) -> Mapping[str, Any]:
@@ -22,21 +22,6 @@ def profile(chain: Chain, chosen: Any, **further: Any) -> Mapping[str, Any]:
 def edits(chain: Chain, chosen: Any, **further: Any) -> dict[str, str]:
     """The edits of findings, by kind."""
     return {finding["kind"]: finding["edit"] for finding in profile(chain, chosen, **further)["findings"]}
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("jit_stage_1_forward_and_backward", "stage 1 forward and backward"),
-        ("jit_stage_0_update", "stage 0 update"),
-        ("jit_stage_1_watched_totals", "anchors of stage 1"),
-        ("jit_watched_rows", "anchors"),
-        ("jit_stage_0_load_parameters", "weights of stage 0 from streaming memory"),
-        ("jit__take_weights", "weights from host"),
-    ],
-)
-def test_programs_have_names_that_a_session_explains(name: str, said: str) -> None:
-    assert program_name(name) == said
 
 
 @pytest.mark.parametrize(

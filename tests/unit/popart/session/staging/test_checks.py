@@ -180,14 +180,6 @@ def test_a_pipeline_with_explicit_loops_has_rules_of_its_own() -> None:
     refuses(
         "Pipelining requires the 'virtualGraphMode' session option to not be .*::Off. Choose VirtualGraphMode.Auto", ladder([0, 1]), chosen
     )
-    chosen = options(**PIPELINED)
-    chosen.enableExplicitIR(True)
-    model = ladder([0, 1])
-    every = popart.DataFlow(8, {model.loss: popart.AnchorReturnType("EveryN", 2)})
-    with pytest.raises(
-        popart.popart_exception, match=r"^\[Explicit Pipeline\] Cannot execute when an anchor has AnchorReturnType 'EveryN'"
-    ):
-        popart.TrainingSession(model.proto, every, model.loss, popart.ConstSGD(0.1), device(), userOptions=chosen)
 
 
 def test_single_operators_are_not_computed_again_in_a_pipeline() -> None:
