@@ -119,11 +119,6 @@ FFTS = (
     ),
     OpCase("fft, double", jnp.fft.fft, cplx(16, dtype=np.complex128), grad=(0,), x64=True),
     OpCase("rfft, double", jnp.fft.rfft, real(16, dtype=np.float64), grad=(0,), x64=True),
-    OpCase(
-        "hfft, fftshift, fftfreq",
-        lambda x: (jnp.fft.hfft(x), jnp.fft.fftshift(x), jnp.fft.fftfreq(8)),
-        cplx(5),
-    ),
 )
 
 CASES = DOTS + CONVS + FFTS

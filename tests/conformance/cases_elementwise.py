@@ -161,9 +161,4 @@ CASES = (
         grad=(0,),
     ),
     OpCase("weak types and broadcasting", lambda x, n: x * 2 + n - 1.5 / (x + 3) ** 2, real(3, 1), whole(4), grad=(0,)),
-    OpCase(
-        "nan and infinity through jnp",
-        lambda x: (jnp.nan_to_num(x), jnp.isnan(x), jnp.signbit(x), jnp.sinc(x), jnp.where(x > 0, x, 0)),
-        SPECIAL,
-    ),
 )
