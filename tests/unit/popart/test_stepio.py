@@ -71,3 +71,5 @@ def test_functions_are_told_when_an_array_was_used() -> None:
     io.write("y", io.read("x") * 3)
     assert calls == ["input x False", "read x", "output y", "written y"]
     assert target.tolist() == [[3], [3]]
+    with pytest.raises(popart_runtime_error, match=r"^Unexpected number of output elements for Tensor y. Expected 3, but received 2"):
+        io.write("y", np.ones(3, np.float32))

@@ -60,12 +60,14 @@ def test_if_all_labels_are_ignored_the_mean_is_0() -> None:
     holds([F(0)], "Nll", [P, np.full_like(LABELS, 2)], ignoreIndex=2)
 
 
-def test_labels_of_another_shape_are_refused() -> None:
+def test_labels_of_another_shape_or_type_are_refused() -> None:
     message = (
         r"The label tensor \(INT32   \[2 5\]\) must have shape \[2 4\] to match all but the final dimension of the probabilities tensor"
     )
     with pytest.raises(popart_exception, match=message + r" \(FLOAT   \[2 4 3\]\)"):
         outputs("Nll", [np.ones((2, 4, 3), F), np.zeros((2, 5), np.int32)])
+    with pytest.raises(popart_exception, match="Expected the label tensor NllOp to be an integer data type"):
+        outputs("Nll", [P, P[..., 0]])
 
 
 # ---- connectionist temporal classification

@@ -61,6 +61,15 @@ def test_what_is_no_optimizer_is_a_type_error() -> None:
         training(model).updateOptimizerFromHost(given)
 
 
+def test_a_device_that_is_none_and_another_process_are_refused() -> None:
+    model = squares()
+    given: Any = None
+    with pytest.raises(popart.popart_exception, match=r"^Must pass a valid deviceInfo to a session, and it is None: DeviceManager gives"):
+        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), given)
+    with pytest.raises(popart.popart_runtime_error, match=r"^broadcastWeights: rootRank is 1, and the only process has rank 0"):
+        training(model, prepare=False).broadcastWeights(1)
+
+
 def test_a_weight_with_the_name_of_the_optimisers_state_is_refused(builder: popart.Builder) -> None:
     x = builder.addInputTensor("FLOAT", [2])
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), "w")
