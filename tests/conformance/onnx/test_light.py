@@ -1,4 +1,4 @@
-"""Whole networks that onnx ships: with their own constants, and with random weights against ONNX Runtime, as parameters and frozen."""
+"""Whole networks that onnx ships, with random weights, against ONNX Runtime: as parameters and frozen."""
 
 from __future__ import annotations
 

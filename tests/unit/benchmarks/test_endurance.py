@@ -1,4 +1,4 @@
-"""Short forms of benchmarks: everything at once leaves nothing behind, a large model, and imported ones."""
+"""Short forms of benchmarks: everything at once leaves nothing behind, and imported networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever JAX makes, the planner prices: real functions through XLA:CPU, each op family, with the fallbacks named."""
+"""What the planner makes of programs that JAX lowers: parts that add up, what is there once, and what stays whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enumerations act as pybind11's, with the original's numbers; beginnings of names, and versions."""
+"""Numbers of enumerations have no gaps, and beginnings of names are those that programs write out."""
 
 from __future__ import annotations
 

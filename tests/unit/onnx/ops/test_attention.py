@@ -1,4 +1,4 @@
-"""Attention, rotary embeddings and linear attention against NumPy."""
+"""Attention and linear attention against NumPy."""
 
 from __future__ import annotations
 

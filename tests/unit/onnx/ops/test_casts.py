@@ -1,4 +1,4 @@
-"""Cast, CastLike and BitCast as nodes. What conversions give stands in the tests of `convert`."""
+"""Cast as a node. What conversions give stands in the tests of `convert`."""
 
 from __future__ import annotations
 

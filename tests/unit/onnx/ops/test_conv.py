@@ -1,4 +1,4 @@
-"""Convolutions against ONNX Runtime, and by hand in each version."""
+"""Convolutions against ONNX Runtime, and what programs are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms within an item: by hand, and against ONNX Runtime."""
+"""Norms within an item: types, gradients, what is refused, and one against ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools against ONNX Runtime, and by hand in each version."""
+"""Pools against ONNX Runtime, maxima that go back, gradients, and windows by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, windows and mel weights against NumPy."""
+"""Fourier transforms and mel weights, against NumPy and ONNX Runtime."""
 
 from __future__ import annotations
 

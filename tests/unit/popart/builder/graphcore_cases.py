@@ -1,4 +1,4 @@
-"""What each operator of ai.graphcore takes, writes and gives: one case for each, from the original's builder."""
+"""What each operator of ai.graphcore takes and writes: one case for each, from the original's builder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locations are made in the original's ways."""
+"""Settings of locations take a location or a storage, and keep copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nested settings take their fields by position, in the original's order, and by name."""
+"""Nested settings name the arguments that they take."""
 
 from __future__ import annotations
 

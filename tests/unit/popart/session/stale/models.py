@@ -1,4 +1,4 @@
-"""A model of several stages, as a session and as functions, and what stale weights make of it."""
+"""A model of several stages, its sessions, and how close values must be."""
 
 from __future__ import annotations
 
