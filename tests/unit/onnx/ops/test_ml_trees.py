@@ -20,8 +20,8 @@ ML = "ai.onnx.ml"
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 
 
-def forest(seed: int, prefix: str, targets: int, *, trees: int = 4, modes: list[str] = MODES, each: bool = True) -> dict[str, Any]:
-    """Random trees. Args: each: whether a leaf has a weight of each target, and not of a random one."""
+def forest(seed: int, prefix: str, targets: int, *, trees: int = 4) -> dict[str, Any]:
+    """Random trees, whose leaves have a weight of each target."""
     rng = np.random.default_rng(seed)
     nodes: dict[str, list[Any]] = {
         name: [] for name in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
@@ -38,14 +38,14 @@ def forest(seed: int, prefix: str, targets: int, *, trees: int = 4, modes: list[
             "nodeids": number,
             "featureids": int(rng.integers(3)),
             "values": float(rng.integers(-2, 3)),
-            "modes": "LEAF" if leaf else str(rng.choice(modes)),
+            "modes": "LEAF" if leaf else str(rng.choice(MODES)),
             "truenodeids": 0,
             "falsenodeids": 0,
             "missing_value_tracks_true": int(rng.integers(2)),
         }.items():
             nodes[name].append(value)
         if leaf:
-            for target in range(targets) if each else [int(rng.integers(targets))]:
+            for target in range(targets):
                 for name, value in {"treeids": tree, "nodeids": number, "ids": target, "weights": float(rng.normal())}.items():
                     weights[name].append(value)
         else:

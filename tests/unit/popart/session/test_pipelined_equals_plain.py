@@ -50,9 +50,9 @@ class Stages:
     def at(self, stage: int) -> Any:
         return self.builder.virtualGraph(stage)
 
-    def weight(self, *shape: int, mean: float = 0) -> str:
+    def weight(self, *shape: int) -> str:
         name = f"w{len(self.weights)}"
-        values = self.rng.normal(mean, 0.4, shape).astype(np.float32)
+        values = self.rng.normal(0, 0.4, shape).astype(np.float32)
         self.weights.append(self.builder.addInitializedInputTensor(values, name))
         return self.weights[-1]
 

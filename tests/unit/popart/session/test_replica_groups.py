@@ -15,11 +15,11 @@ ALL = popart.VariableRetrievalMode.AllReplicas
 PLAIN = {"defaultLearningRate": (RATE, True)}
 
 
-def read(session: popart.TrainingSession, *shape: int, name: str = "w") -> Array:
-    """A variable as the host reads it."""
+def read(session: popart.TrainingSession, *shape: int) -> Array:
+    """The weight as the host reads it."""
     session.weightsToHost()
     array = np.zeros(shape, np.float32)
-    session.readWeights(popart.PyWeightsIO({name: array}))
+    session.readWeights(popart.PyWeightsIO({"w": array}))
     return array
 
 

@@ -10,9 +10,7 @@ from tests.unit.popart.session.models import prepared, run
 from tilestep import popart
 
 
-def session_of(
-    *, factor: int = 1, period: int = 1, dtype: type = np.float16, batches: int = 4, **settings: object
-) -> popart.TrainingSession:
+def session_of(*, period: int = 1, dtype: type = np.float16, **settings: object) -> popart.TrainingSession:
     builder = popart.Builder()
     name = "FLOAT16" if dtype is np.float16 else "FLOAT"
     x = builder.addInputTensor(popart.TensorInfo(name, [2, 2]), "x")
@@ -26,11 +24,9 @@ def session_of(
     options.automaticLossScalingSettings.gradientTensorTrackingMethod = popart.GradientTensorTrackingMethod.ConvAndMatmulGradients
     for key, value in settings.items():
         setattr(options.automaticLossScalingSettings, key, value)
-    if factor > 1:
-        options.enableGradientAccumulation, options.accumulationFactor = True, factor
     session = popart.TrainingSession(
         builder.getModelProto(),
-        popart.DataFlow(batches, {name: popart.AnchorReturnType("All") for name in ("finalLossScale", "Accum___autoLossScaleStats")}),
+        popart.DataFlow(4, {name: popart.AnchorReturnType("All") for name in ("finalLossScale", "Accum___autoLossScaleStats")}),
         loss,
         popart.SGD({"lossScaling": (8.0, False), "defaultLearningRate": (1e-3, True)}),
         popart.DeviceManager().createCpuDevice(),
