@@ -8,6 +8,7 @@ from typing import Final
 
 import jax.numpy as jnp
 import numpy as np
+import onnx
 
 from tilestep.onnx.demand import names_at
 from tilestep.onnx.graph import Graph, Node, is_constant, reads
@@ -22,6 +23,12 @@ _FLAT: Final = frozenset(  # operators whose results have no gradient
         *("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "OneHot", "Shape", "Size"),
         *("Bernoulli", "Ceil", "DynamicQuantizeLinear", "Floor", "QuantizeLinear", "Round", "Sign"),
     }
+)
+_INEXACT: Final = frozenset(  # types of casts whose results have one: numbers, and in version 1 names
+    key
+    for name, number in onnx.TensorProto.DataType.items()
+    if number and jnp.issubdtype(dtype_of(number), jnp.inexact)
+    for key in (number, name, name.lower())
 )
 _FIRST: Final = frozenset(  # operators whose results have a gradient in their first input only
     {"Clip", "Dropout", "Gather", "GatherElements", "GatherND", "Pad", "Resize", "Slice", "TopK", "Upsample"}
@@ -86,7 +93,7 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
 def _is_flat(node: Node) -> bool:
     if node.domain:
         return False
-    return node.op_type in _FLAT or (node.op_type == "Cast" and not jnp.issubdtype(dtype_of(int(node.attributes["to"])), jnp.inexact))
+    return node.op_type in _FLAT or (node.op_type == "Cast" and node.attributes.get("to") not in _INEXACT)
 
 
 def _is_reached(node: Node, place: int, known: Mapping[str, Array], weighty: set[str]) -> bool:

@@ -87,3 +87,15 @@ def test_weights_that_stand_in_nodes_are_parameters(tmp_path: Path) -> None:
     np.testing.assert_allclose(import_onnx(tmp_path / "new.onnx")(x)[0], expected + 0.5, rtol=1e-5)
     made.graph.initializer.append(onnx.numpy_helper.from_array(uniform(3), "other"))  # a file that tells weights from numbers
     assert not import_onnx(made).params
+
+
+def test_a_cast_to_no_type_is_refused_by_name_and_one_to_a_name_has_a_gradient() -> None:
+    made = model("(float[2] x) => (float[2] y) { y = Mul(x, w)  z = Cast <to = 1> (y) }", w=uniform(2))
+    made.graph.output[0].name = "z"
+    del made.graph.node[1].attribute[:]
+    with pytest.raises(OnnxError, match="'to'"):
+        import_onnx(made)(np.float32([1, 2]))
+    made.graph.node[1].attribute.append(onnx.helper.make_attribute("to", "FLOAT"))
+    made.opset_import[0].version = 5
+    made.graph.node[0].attribute.append(onnx.helper.make_attribute("broadcast", 0))
+    assert set(import_onnx(made).params) == {"w"}
