@@ -15,6 +15,7 @@ import pytest
 from tests.unit.onnx.models import linear, model, uniform
 from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
 from tilestep.onnx import model as modelling
+from tilestep.onnx.specs import narrowed
 from tilestep.onnx.values import SequenceValue
 
 X = uniform(2, 3)
@@ -134,6 +135,11 @@ def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> Non
         import_onnx(linear(), bounds=["y"])
     with pytest.raises(TypeError, match="training is 'yes': it must be True or False"):
         import_onnx(linear(), training="yes")
+
+
+def test_integers_at_the_bounds_of_32_bits_are_kept() -> None:
+    bounds = np.array([-(2**31), 2**31 - 1])
+    np.testing.assert_array_equal(narrowed("x", bounds), bounds)
 
 
 def test_integers_beyond_32_bits_are_exact_or_an_error() -> None:
