@@ -3,8 +3,6 @@
 The time is the thread's own, so that neither a busy machine nor other threads of the process count.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

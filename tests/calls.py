@@ -1,7 +1,5 @@
 """How often a program calls a function, without another one in its place."""
 
-from __future__ import annotations
-
 import pstats
 from collections import Counter
 from collections.abc import Callable

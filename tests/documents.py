@@ -1,7 +1,5 @@
 """Reads the project's Markdown: blocks of code with the output shown below them, and links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Faults on purpose, and a clock that tests move: for what cannot be run as it happens."""
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable, Iterator

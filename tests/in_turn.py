@@ -6,8 +6,6 @@ process. A program that is about imports, the process's end, signals that end it
 process of its own (tests/processes.py). In `make test-all` each program does.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

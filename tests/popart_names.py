@@ -1,7 +1,5 @@
 """Every public name of tilestep.popart: all but few are the original's. tests/test_public_names.py compares them with the package."""
 
-from __future__ import annotations
-
 _NAMES = """
     AccumulateOuterFragmentSchedule AccumulateOuterFragmentSettings Adam AdamMode Adaptive AdaptiveMode AiGraphcoreOpset1
     AiOnnxMlOpset1 AiOnnxOpset10 AiOnnxOpset11 AiOnnxOpset6 AiOnnxOpset7 AiOnnxOpset8 AiOnnxOpset9 AnchorReturnType AnchorReturnTypeId

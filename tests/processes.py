@@ -1,7 +1,5 @@
 """Runs Python in a process of its own, free of this one's settings."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

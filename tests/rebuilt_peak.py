@@ -3,8 +3,6 @@
 The plan adds bytes up while it walks the steps. `record.memory` knows only which tiles and ticks each value takes.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Recordings that tests of several folders read: each is made once in a test run, whichever worker asks first."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import shutil

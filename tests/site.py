@@ -1,7 +1,5 @@
 """Reads a built site: what its pages load, where their links lead, and which names they document."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

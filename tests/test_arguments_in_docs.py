@@ -1,7 +1,5 @@
 """Each argument of what `tilestep.train` offers is named by a document that names what it is an argument of."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

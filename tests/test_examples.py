@@ -1,7 +1,5 @@
 """The examples run, learn, refuse bad input, and give on the IPU what they give on the CPU."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Programs that run in turn in one process find what they would find in a process of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The source tree is the architecture: who may import whom is checked over the imports themselves."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The model predicts rows of measurements that it doesn't know: nothing in it asks for a row's name, its words or its sizes."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

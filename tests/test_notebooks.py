@@ -1,7 +1,5 @@
 """The notebooks are their scripts: the same cells, and outputs that running them gives."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel holds what it should; and a machine that lacks something to build it is told what."""
 
-from __future__ import annotations
-
 import configparser
 import importlib.metadata
 import re

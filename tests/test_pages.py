@@ -1,7 +1,5 @@
 """Pages that people read from top to bottom are short, and say what the code says."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

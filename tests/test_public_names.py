@@ -1,7 +1,5 @@
 """Every public name of the package, so that a change of the API is a visible change of this file."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """What the documents show is what happens: their Python blocks and commands run, and print what stands below them."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

@@ -1,7 +1,5 @@
 """The documentation builds without a warning, needs no network, and has a page for everything."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Many cases in one test, whose programs are compiled as one: to compile each by itself takes three times as long."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Devices for the tests of this folder; JAX's default stays the CPU, as users have it."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -3,8 +3,6 @@
 Threads compile, run, call back, fail, move values, and add them up over four IPUs.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import random

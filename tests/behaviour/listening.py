@@ -1,7 +1,5 @@
 """Which addresses the processes of a job listen on, and what strangers may send there."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import socket

@@ -1,7 +1,5 @@
 """Pipelines on four emulated IPUs; `test_pipelines_on_ipu.py` starts processes that have them, with two sync patterns."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -3,8 +3,6 @@
 It has eight devices, however many processes there are, and prints what it finds by name; `test_pipelines_over_processes` compares.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import hashlib
 import os

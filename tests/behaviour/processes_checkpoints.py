@@ -1,7 +1,5 @@
 """A program of two processes with checkpoints, which `test_checkpoints` runs: `PROCESS COUNT PORT DIRECTORY DIES_AT` (-1: never)."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -5,8 +5,6 @@ HOW: "train"; "tell", where each process says by a pipe there, `told`, which ele
 "block K", where the dataset of process K blocks until somebody writes to a pipe there.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """A program of several processes, which `test_processes` runs: `processes_program.py PROCESS COUNT PORT TIMEOUT_S VICTIM HOW`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

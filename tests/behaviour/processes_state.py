@@ -1,7 +1,5 @@
 """A program of several processes with a divided optimiser's state, which `test_processes` runs: `processes_state.py PROCESS COUNT PORT`."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -3,8 +3,6 @@
 HOW: "meet" again and again, until one of them has been told to end; or "sleep", for ever.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import select
 import sys

@@ -1,7 +1,5 @@
 """A program of several processes, each with an emulated machine of its own: `processes_with_ipus.py PROCESS COUNT ADDRESS`."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -3,8 +3,6 @@
 They have control flow that depends on data, loops, gathers, sorts, products, gradients, random bits, and numbers of many types.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

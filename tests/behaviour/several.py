@@ -1,7 +1,5 @@
 """Processes that are started together, and how each of them ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

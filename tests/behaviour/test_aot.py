@@ -1,7 +1,5 @@
 """Ahead of time: lowering, compiling and asking what a program will need, without running it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

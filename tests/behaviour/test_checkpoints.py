@@ -1,7 +1,5 @@
 """Saves at a program's end, and a kill of one of two processes. Kills at random moments: test_faults.py."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from pathlib import Path

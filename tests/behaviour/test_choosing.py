@@ -1,7 +1,5 @@
 """How `ipu` is chosen; that who does not choose it never notices it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import processes

@@ -1,7 +1,5 @@
 """Programs that find their place in a cluster by themselves, under a real mpirun and in Slurm's environment; and how they end and go on."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What the devices, their memories and transfers between them look like to a program."""
 
-from __future__ import annotations
-
 import functools
 import gc
 

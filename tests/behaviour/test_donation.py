@@ -1,7 +1,5 @@
 """Donation is residency: what is donated stays in SRAM, what is not streams in and out at every call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs that are compiled, run and dropped leave nothing on platform `ipu`."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

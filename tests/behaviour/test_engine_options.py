@@ -1,7 +1,5 @@
 """POPLAR_ENGINE_OPTIONS in programs: what a report has, what stays away, and what a program without room leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

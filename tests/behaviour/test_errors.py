@@ -1,7 +1,5 @@
 """What goes wrong arrives as a Python exception that says why, and the platform goes on working."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

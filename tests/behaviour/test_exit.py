@@ -1,7 +1,5 @@
 """A process that ends at a random moment, in the midst of everything, never hangs; no signal takes it down but the one that was sent."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

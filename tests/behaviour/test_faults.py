@@ -1,7 +1,5 @@
 """Limits of the system, signals and children: each run in a process of its own, which must tell its user what happened, and go on."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Infeed and outfeed inside of programs, on `ipu` and on CPU: order, devices, late data, failures, interrupts, the end of the process."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """Options of jax.config and their environment variables, as the emulator of old had them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

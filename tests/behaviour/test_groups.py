@@ -1,7 +1,5 @@
 """`hints.program_group`: programs that a runtime dispatches together are one program per IPU."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where the host has no memory left, a program gets an exception that names the bytes, and goes on."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

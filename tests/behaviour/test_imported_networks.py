@@ -1,7 +1,5 @@
 """Networks that are imported from ONNX take the emulated time of the same networks written by hand."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -1,7 +1,5 @@
 """What the runtime starts on emulated IPUs before the first step: a state comes to its devices by one program, or by none."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.in_turn import python

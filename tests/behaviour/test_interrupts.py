@@ -1,7 +1,5 @@
 """Ctrl-C, and what else a signal's handler raises: it is never lost, and nothing is lost by it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.in_turn import python

@@ -1,7 +1,5 @@
 """What JAX's own tests ask of CPU by its name, or of a device that is no CPU, and a plugin does not have by itself."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A machine beside the process's and the process's own work at once."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

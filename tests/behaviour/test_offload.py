@@ -1,7 +1,5 @@
 """An optimiser's state in streaming memory between updates: bytes of a tile that fall, cycles that the way takes, values that stay."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import in_turn

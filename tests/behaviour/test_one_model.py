@@ -1,7 +1,5 @@
 """A run's summary, `report show` of its recording, its JSON and its page say the same of it, in every number."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The tests of emulated pipelines, in processes with a sync pattern each, which is decided when a process starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

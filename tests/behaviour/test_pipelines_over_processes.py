@@ -1,7 +1,5 @@
 """Pipelines whose stages are in several processes over localhost: values of one process, and what all do when one fails or ends."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

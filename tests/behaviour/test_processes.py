@@ -1,7 +1,5 @@
 """Several processes of one program over localhost: values, each process's share of the data, and what the others do when one ends."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A job of two processes goes on whatever strangers send, listens at one address, and ends at once where a watchdog dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """jax.profiler on `ipu`: its sessions show what the emulated machine did."""
 
-from __future__ import annotations
-
 import jaxlib.version
 import pytest
 

@@ -1,7 +1,5 @@
 """Values on their way from the host to the machine."""
 
-from __future__ import annotations
-
 import jax
 import ml_dtypes
 import numpy as np

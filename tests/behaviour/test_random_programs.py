@@ -1,7 +1,5 @@
 """Random programs give on `ipu` the bits that they give on CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

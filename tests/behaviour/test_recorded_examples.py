@@ -1,7 +1,5 @@
 """Every example is recorded: its journal can be played again to the cycle, its critical path sums to the end, and its waits are waits."""
 
-from __future__ import annotations
-
 import pytest
 
 import tilestep

@@ -1,7 +1,5 @@
 """One program, one timeline: emulated time depends on nothing but the program."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The files of a profile: whole or not there, never through a link. A disk without room does not change how a program ends."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

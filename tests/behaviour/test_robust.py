@@ -1,7 +1,5 @@
 """Threads, callbacks, garbage and the end of the process: nothing hangs, nothing crashes."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import logging

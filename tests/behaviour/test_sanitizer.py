@@ -4,8 +4,6 @@ The build lies in a folder of its own beside a copy of the package. Python alloc
 Leaks are not looked for: Python, jaxlib and XLA keep much until the process ends, and so does the platform (memories, layouts, clients).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

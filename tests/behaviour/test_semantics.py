@@ -1,7 +1,5 @@
 """What programs compute where the IPU stacks of old were known to differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

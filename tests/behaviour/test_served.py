@@ -1,7 +1,5 @@
 """Exported functions: from `ipu` to a process without tilestep, and from there to `ipu`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Many devices, large arrays, many arguments, many arrays, none of anything, and arrays that lie otherwise."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

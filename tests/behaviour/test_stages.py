@@ -1,7 +1,5 @@
 """Stages of a pipeline as a runtime would dispatch them: programs of one group, whose arrays `device_put` passes on."""
 
-from __future__ import annotations
-
 from tests.in_turn import python
 
 PIPELINE = """

@@ -1,7 +1,5 @@
 """Compiled programs outlive their process: serialised, in JAX's compilation cache, compiled for a machine that isn't there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """State that a training step keeps in pinned_host: what it costs, and what happens where it is too much."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

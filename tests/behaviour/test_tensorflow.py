@@ -1,7 +1,5 @@
 """Programs for TensorFlow for the IPU, unchanged, under `tilestep run --tensorflow`."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorFlow's figures of a pipeline (graphcore/tensorflow, python/ipu/tests/pipelining_test.py: the one with a device mapping)."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

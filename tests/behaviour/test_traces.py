@@ -1,7 +1,5 @@
 """PVTI_OPTIONS: one file of each process, with the program's own tracepoints and what JAX did, however the process ends."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`tilestep.train`'s loops on platform `ipu`: values as on CPU, one program to the machine, emulated time that no thread moves."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

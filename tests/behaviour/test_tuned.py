@@ -1,7 +1,5 @@
 """Options of single products on platform `ipu`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

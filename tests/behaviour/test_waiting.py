@@ -1,7 +1,5 @@
 """Waiting for a program: by whom, and who is not held up by it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Both platforms compile the same StableHLO with the same compiler, so a row is ex
 A row that cannot says why in `why`, beside the tolerance that follows from it.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Programs that call the host: callbacks of every kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Programs over four devices: every collective under shard_map and pmap, shardings, what explicit meshes add."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contractions: dot products of every kind, convolutions of every kind, Fourier transforms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

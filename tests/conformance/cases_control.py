@@ -1,7 +1,5 @@
 """Control flow, derivatives that users define, calls and the markers that programs carry for the compiler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

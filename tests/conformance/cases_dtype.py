@@ -1,7 +1,5 @@
 """Every type that JAX has on the CPU, the narrow ones included: put, computed with, converted and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

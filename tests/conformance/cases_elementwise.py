@@ -1,7 +1,5 @@
 """Element by element: every unary, binary and ternary operation of lax, at every dtype it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Functions of JAX that are made of many operations with rows of their own: of each kind one program."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats

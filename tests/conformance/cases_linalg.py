@@ -1,7 +1,5 @@
 """Decompositions and solvers: LAPACK's results, sign and order included, since both platforms call the same one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random numbers: every generator, and each way to a distribution, draws the very numbers that it draws on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

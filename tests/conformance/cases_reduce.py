@@ -1,7 +1,5 @@
 """Reductions, running reductions, argmin and argmax, windows, sorting."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """Moving values about: shapes, slices, gathers, scatters, conversions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """jax.experimental.sparse: the formats, and what can be done with them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

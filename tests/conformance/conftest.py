@@ -1,7 +1,5 @@
 """Four CPU devices for programs that spread over four IPUs. `tests/conftest.py` has the process start with them."""
 
-from __future__ import annotations
-
 import jax
 import pytest
 

@@ -1,7 +1,5 @@
 """Runs a row on a platform, as values, gradients or jaxprs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal

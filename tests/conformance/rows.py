@@ -1,7 +1,5 @@
 """All rows, from all families."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType

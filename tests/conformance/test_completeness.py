@@ -1,7 +1,5 @@
 """No primitive of JAX is forgotten: each is in the jaxpr of a row, or stands below with a reason."""
 
-from __future__ import annotations
-
 import importlib
 
 import jax

@@ -5,8 +5,6 @@ programs, drawn by their names, and some rows operation by operation. `make test
 programs of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any

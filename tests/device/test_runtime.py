@@ -3,8 +3,6 @@
 `benchmarks/on_gpu.sh` runs this where there is a GPU, and `benchmarks/on_gpu.sh --rehearse` on the CPU.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The HLO that the cost model reads, from any JAX function: per device, XLA:CPU's own rewrites left out."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

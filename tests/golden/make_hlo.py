@@ -3,8 +3,6 @@
 The tests read the files, not this script, so that they hold XLA's text still while JAX moves on.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 `pytest tests/golden --update-golden` rewrites the figures; the derivation and the CHANGELOG then say why they changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

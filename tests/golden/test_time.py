@@ -3,8 +3,6 @@
 `pytest tests/golden --update-golden` rewrites the traces; the derivation and the CHANGELOG then say why they changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

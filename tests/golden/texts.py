@@ -1,7 +1,5 @@
 """HLO texts for tests: stored ones, and small ones written by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tilestep.plan.passes import WRITTEN

@@ -1,7 +1,5 @@
 """Names that `tilestep.legacy` brings back. In a process of their own: it changes JAX for all that comes after it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.processes import python

@@ -2,8 +2,6 @@
 free. Sources: github.com/graphcore-research/jax-experimental, `ipu/docs/performance.md` and `README.md`.
 """
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -3,8 +3,6 @@
 `open_page(recordings, view, **state)` opens a page, and fails the test afterwards if anything was logged or asked of the network.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Pages in a browser, and what tests ask of them."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote, urlencode
 

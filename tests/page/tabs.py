@@ -1,7 +1,5 @@
 """Tabs of a browser that tests use one after the other: a new one, which compiles the page's script anew, takes two seconds of a core."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from playwright.sync_api import Browser

@@ -1,7 +1,5 @@
 """View Compare: the figures of `tilestep report compare`."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.page.conftest import OpenPage

@@ -1,7 +1,5 @@
 """The page's core in a browser: numbers in the command line's words, blocks of data, tables, and what the page's policy refuses."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -3,8 +3,6 @@
 A test goes through all views of one open page, and gathers what is wrong.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache

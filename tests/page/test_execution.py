@@ -1,7 +1,5 @@
 """View Execution: its numbers are the reader's, keys alone reach every event, and the URL holds what is seen."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """View What to do: what the profile says, and links to what proves it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page around the views: its head, its navigation, its state in the URL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """View Liveness: curves and lists are the reader's, and the URL keeps what is chosen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

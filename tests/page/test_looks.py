@@ -1,7 +1,5 @@
 """What is seen: colours in every colour vision, on both grounds and on paper, and words that have room."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise

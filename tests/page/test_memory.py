@@ -1,7 +1,5 @@
 """View Memory: what JavaScript works out of the lives of values is what the reader says, and keys alone choose any tile and step."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import cache

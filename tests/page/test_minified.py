@@ -1,7 +1,5 @@
 """The page as a wheel writes it: its script and its style minified, and what its policy allows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

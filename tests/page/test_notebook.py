@@ -1,7 +1,5 @@
 """The page elsewhere: in a notebook's frame, which cannot be reached from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """View Operations: the table against the rows of its steps, and what limits an operation."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

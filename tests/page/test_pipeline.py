@@ -1,7 +1,5 @@
 """View Pipeline: what it shows is what the recording says, by keys alone too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

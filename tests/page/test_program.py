@@ -1,7 +1,5 @@
 """View Program: the tree of a program, its keys, and the figures of its nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

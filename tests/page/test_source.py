@@ -1,7 +1,5 @@
 """View Source: costs beside lines, and what a line became."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

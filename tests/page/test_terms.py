@@ -1,7 +1,5 @@
 """Words that a page explains: those of the glossary."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

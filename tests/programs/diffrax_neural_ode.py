@@ -1,7 +1,5 @@
 """A neural ODE in Diffrax: learns the field of a spiral, with adaptive steps."""
 
-from __future__ import annotations
-
 import json
 
 import diffrax

@@ -1,7 +1,5 @@
 """A convolutional network in Equinox that learns to tell stripes from blobs."""
 
-from __future__ import annotations
-
 import json
 
 import equinox as eqx

@@ -1,7 +1,5 @@
 """Images that dm-pix changes at random, and a residual network with batch normalisation in Haiku that learns from them."""
 
-from __future__ import annotations
-
 import json
 from typing import NamedTuple
 

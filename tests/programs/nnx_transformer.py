@@ -1,7 +1,5 @@
 """A character-level transformer in Flax NNX, trained on a line of text, that then writes some of it."""
 
-from __future__ import annotations
-
 import json
 
 import jax

@@ -1,7 +1,5 @@
 """A chain of NumPyro's NUTS on the eight schools (Rubin, 1981)."""
 
-from __future__ import annotations
-
 import json
 
 import jax

@@ -1,7 +1,5 @@
 """A regression with what optax offers around an optimizer: warm-up, cosine decay, clipping, decay of weights, accumulation, averages."""
 
-from __future__ import annotations
-
 import functools
 import json
 

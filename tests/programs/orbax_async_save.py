@@ -1,7 +1,5 @@
 """A linear model in Optax whose checkpoints Orbax writes while it trains, in threads of pools that nobody closes."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

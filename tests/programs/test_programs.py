@@ -4,8 +4,6 @@ Both compute by XLA:CPU. What is optimised otherwise, since trips of loops are c
 1e-4 of the largest of each kind; most are equal. `make test-all` installs what the programs import.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

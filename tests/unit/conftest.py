@@ -1,7 +1,5 @@
 """A unit test starts no process and opens no port, unless it has the marker `process` or looks at a browser."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pauses of the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Programs without values: same emulated time and memory as with them, on any size of model."""
 
-from __future__ import annotations
-
 import pytest
 
 import tilestep

@@ -1,7 +1,5 @@
 """Engine options: what each of Poplar's names means here, which values it may have, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

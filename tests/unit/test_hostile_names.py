@@ -3,8 +3,6 @@
 Each text of a good file is replaced by one, in turn. tests/unit/onnx has the same for models of ONNX.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Values in messages are short, on one line, and nothing that a terminal would obey."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Options of a plan: what is allowed, and what the message says of what is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.errors import SettingsError

@@ -1,7 +1,5 @@
 """The few lines that read and write protocol buffers, against bytes made by hand from the format's definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Settings: what each option and variable does, what is refused, and when."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

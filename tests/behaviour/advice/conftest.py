@@ -1,7 +1,5 @@
 """Single operations and functions run on the IPU, as where it is the default platform."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import jax

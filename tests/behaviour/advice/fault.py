@@ -1,7 +1,5 @@
 """A seeded fault: a small program with a fault that one rule of the advice is about, and the program in which the advice is followed."""
 
-from __future__ import annotations
-
 import linecache
 import re
 from collections.abc import Callable

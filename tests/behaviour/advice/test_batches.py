@@ -1,7 +1,5 @@
 """A larger batch is planned as the program that is really called with one, also where the batch has the size of something else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

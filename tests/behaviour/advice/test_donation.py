@@ -1,7 +1,5 @@
 """Gains of donation: as promised within 2 %."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Findings name the lines of the user's code, also for programs that the user did not write."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

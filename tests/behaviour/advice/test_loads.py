@@ -1,7 +1,5 @@
 """Gains of fewer loads, and of a host that does not hold the IPU up."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What frees memory of a tile frees about as many bytes as the finding says."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

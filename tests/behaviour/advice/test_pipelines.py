@@ -1,7 +1,5 @@
 """Gains of other cuts, of more microbatches and of another schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

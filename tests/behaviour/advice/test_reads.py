@@ -1,7 +1,5 @@
 """Gains of reads by the host of values in the tiles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

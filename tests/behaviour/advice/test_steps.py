@@ -1,7 +1,5 @@
 """Gains of other steps: larger batches, smaller dtypes, values in the tiles, fewer exchanges between IPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

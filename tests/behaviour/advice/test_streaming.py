@@ -1,7 +1,5 @@
 """Gains of arguments and results that need not take the host link, or not alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

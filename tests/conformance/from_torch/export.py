@@ -7,8 +7,6 @@ It needs `pip install '.[torch]'`. `digits` is the network of docs/how-to/pytorc
 and outputs by name; `target`, `loss` and `grad.PARAMETER` of training; and `state.NAME`, running statistics after one training step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 The exports stand beside this file, with PyTorch's figures; `export.py` makes them. `make test-all` makes them anew as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which of onnx's own tests do not pass, and why. docs/reference/onnx.md has the same rows."""
 
-from __future__ import annotations
-
 from typing import Final
 
 TESTS_OF_OPERATORS: Final = 1884  # of onnx 1.23.2

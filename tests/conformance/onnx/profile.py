@@ -1,7 +1,5 @@
 """Which of onnx's tests of operators a tensor program of an accelerator can mean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx

@@ -1,7 +1,5 @@
 """onnx's own runner of its tests, over the two ways that tilestep runs a model: node by node, and as one program."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import unittest

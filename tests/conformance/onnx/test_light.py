@@ -1,7 +1,5 @@
 """Whole networks that onnx ships, with random weights, against ONNX Runtime: as parameters and frozen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

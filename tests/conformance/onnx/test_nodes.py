@@ -1,7 +1,5 @@
 """onnx's own tests, by onnx's own runner: node by node, and as one program with what the demand analysis makes static."""
 
-from __future__ import annotations
-
 import pytest
 from onnx.backend.test.case.test_case import TestCase
 

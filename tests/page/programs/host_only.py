@@ -1,7 +1,5 @@
 """What a host does, without a program on an IPU."""
 
-from __future__ import annotations
-
 import threading
 
 import tilestep

@@ -1,7 +1,5 @@
 """A program that needs more memory than its tiles have. It leaves what would not fit."""
 
-from __future__ import annotations
-
 import jax
 
 

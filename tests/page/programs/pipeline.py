@@ -1,7 +1,5 @@
 """A small pipeline: three stages, six microbatches, two updates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

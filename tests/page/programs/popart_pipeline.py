@@ -1,7 +1,5 @@
 """A small pipeline of PopART: two stages, four microbatches, one update."""
 
-from __future__ import annotations
-
 import numpy as np
 import popart
 

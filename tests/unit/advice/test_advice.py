@@ -1,7 +1,5 @@
 """When each sentence of the advice applies, and when it stays away, on a machine of round numbers."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

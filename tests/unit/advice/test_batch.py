@@ -1,7 +1,5 @@
 """Room for a larger batch: the largest that fits is what planning each size says, and what has no batch says so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Gains of findings on a machine of round numbers: how they are worked out, ranked and told."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

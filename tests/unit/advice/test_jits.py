@@ -1,7 +1,5 @@
 """Where a function is jitted, as the user's source tells."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.unit.sim.toy import program, superstep

@@ -1,7 +1,5 @@
 """Which knob matters: the table's figures are those of replays of the whole recording, or it says of which runs."""
 
-from __future__ import annotations
-
 import re
 from cProfile import Profile
 

@@ -1,7 +1,5 @@
 """What the rules say reads as TensorFlow's where a program of TensorFlow ran, and nowhere else."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

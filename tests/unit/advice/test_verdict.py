@@ -1,7 +1,5 @@
 """The first line of a summary says whether all of it fits, and which tile is the fullest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

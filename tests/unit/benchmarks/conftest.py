@@ -1,7 +1,5 @@
 """Programs of benchmarks may choose the machine of the whole process. Tests that let them do so in a process of its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Every kind of workload is recognised by its columns, whatever its row is called, and asked for under its conditions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that were harmful once, or would be: each is refused by its format's error. `tests/corpus` has them, by format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

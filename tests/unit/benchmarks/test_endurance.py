@@ -1,7 +1,5 @@
 """Short forms of benchmarks: everything at once leaves nothing behind, and imported networks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a file or a setting says, it is taken or refused by the documented error, soon, in words that can be printed."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The bar: medians, families, verdicts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The script for a GPU says what it could do where there is none."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Networks outside the fit: their sizes are the published ones, and rows ask for them under their conditions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

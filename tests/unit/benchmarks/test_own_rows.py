@@ -1,7 +1,5 @@
 """`benchmarks/accuracy.py` with anybody's rows: what is refused before the work, and what is said of rows that nobody has measured."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

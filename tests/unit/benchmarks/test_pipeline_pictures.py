@@ -1,7 +1,5 @@
 """The record of emulated pipelines: what its figures say, and that they are what the command gives."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

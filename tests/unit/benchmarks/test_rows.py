@@ -1,7 +1,5 @@
 """Measured rows: what a file must look like, and where the conditions of a run come from."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

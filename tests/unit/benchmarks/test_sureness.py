@@ -1,7 +1,5 @@
 """How sure predictions are follows from the record, and the intervals hold what was measured."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

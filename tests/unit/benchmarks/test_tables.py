@@ -1,7 +1,5 @@
 """The accuracy page and its plot say what the record says."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

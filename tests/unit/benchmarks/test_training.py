@@ -1,7 +1,5 @@
 """Training rows: their conditions, their stages, and the time of an update."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

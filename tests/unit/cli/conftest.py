@@ -1,7 +1,5 @@
 """Programs under a command line run in turn in one process; what ends a process, or happens at its end, takes one of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import in_turn

@@ -1,7 +1,5 @@
 """`tilestep bench-data`: what it finds, prints and refuses."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

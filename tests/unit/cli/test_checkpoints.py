@@ -1,7 +1,5 @@
 """`tilestep checkpoints`: tables, JSON, and whether each array is as it was saved."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The door of the command line: every command is there, with its exit code, and a run has the random numbers of plain Python."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Programs of PopART's time get the names that NumPy has dropped; packages do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`tilestep machines`: what it prints, where, and with which exit code."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tilestep plan`: what it prints, where, and with which exit code."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

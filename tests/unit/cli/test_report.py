@@ -1,7 +1,5 @@
 """`tilestep report`: what its commands print, where, and with which exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

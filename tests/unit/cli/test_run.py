@@ -1,7 +1,5 @@
 """`tilestep run` is `python` with another platform and a summary."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

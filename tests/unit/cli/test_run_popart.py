@@ -1,7 +1,5 @@
 """`tilestep run --popart`: a program that imports popart runs as it is."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Commands where stdout, stderr, stdin or the working directory is gone, full, or no longer read: a line at most, never a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

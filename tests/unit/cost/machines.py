@@ -1,7 +1,5 @@
 """Machines and short ways to say what is to be priced."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The matrix unit: published measurements, sums by hand, and the law that more work never takes less time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

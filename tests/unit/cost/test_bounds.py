@@ -3,8 +3,6 @@
 And none minds what arrays may be like: every dtype, no element or one, far more than fit.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from dataclasses import replace

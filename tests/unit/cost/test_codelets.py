@@ -1,7 +1,5 @@
 """The prices of elementwise operations against the table that they are from: poplibs@7eac0f26 lib/popops/popopsCycleEstimators.hpp."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.cost.machines import TOY, array

@@ -1,7 +1,5 @@
 """Elementwise passes: sums by hand, fusion, dtypes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Reductions, windows, look-ups, sorts, random numbers, transforms and linear algebra: sums by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.cost.machines import BOW, TOY, tiles, work

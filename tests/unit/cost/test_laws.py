@@ -6,8 +6,6 @@ operand or its results is another plan than one that does not, and filling up a 
 are whole words, because others are moved by their parts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The vector unit: sums by hand from poplibs' formulas, lower bounds, and the law that more work never takes less time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Sliding windows on the matrix unit: sums by hand, lower bounds, and the law that more work never takes less time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

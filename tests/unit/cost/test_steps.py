@@ -1,7 +1,5 @@
 """Sync, exchange and moves: sums by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.cost.machines import BOW, TOY, array, work

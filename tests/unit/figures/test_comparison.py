@@ -1,7 +1,5 @@
 """Two recordings side by side, and what is in one of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbers, intervals, paths and scopes for people."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every machine that has a name: each number has a source, and together they give the published totals."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """What a call of PopART adds: the figures of two published runs, and where bytes pass."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.machine import load_machine, waited_seconds

@@ -1,7 +1,5 @@
 """A machine's file may be anything: what is no machine is an error on one line that names the file, soon, and nothing is waited for."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Machines by name with other counts, and machines described in TOML."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where IPUs are, and how far from each other."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Models that somebody made to do harm: each file's name, its content, and the words that it has to be refused with."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Mapping

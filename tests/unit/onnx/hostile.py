@@ -4,8 +4,6 @@ It prints a line of JSON of the files, and one of so many damaged models: what w
 FOLDER has the files; nothing outside of it may be opened.
 """
 
-from __future__ import annotations
-
 import collections
 import faulthandler
 import json

@@ -1,7 +1,5 @@
 """Small models, written as ONNX's text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Damaged models: fields of sound ones, changed at random; benchmarks/fuzzed.py changes bytes. Equal seeds make equal mutants."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, Final
 

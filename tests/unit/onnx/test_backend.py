@@ -1,7 +1,5 @@
 """The backend that onnx's own runner takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

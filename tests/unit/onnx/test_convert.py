@@ -1,7 +1,5 @@
 """One conversion of elements: known values, eager ones and traced ones become the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Which inputs and initialisers must be known: those on whose values shapes depend, and no others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

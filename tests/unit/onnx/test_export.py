@@ -1,7 +1,5 @@
 """A model is written back with other parameters, whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A frozen model computes the same with fewer nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

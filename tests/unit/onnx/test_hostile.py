@@ -1,7 +1,5 @@
 """Hostile files end in an error of this package, in little time and memory, and nothing outside of their folder is opened."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

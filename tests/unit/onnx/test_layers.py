@@ -1,7 +1,5 @@
 """A model in layers computes what the model computes, for any number of samples, and plans of it run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Models are read from anywhere, within bounds, and from their own folder only."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

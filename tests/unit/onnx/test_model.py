@@ -1,7 +1,5 @@
 """A model is a plain function of JAX: it can be compiled, differentiated, mapped and divided, and refuses what does not fit."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

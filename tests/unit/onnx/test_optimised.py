@@ -1,7 +1,5 @@
 """Files that ONNX Runtime's optimiser, quantiser and tools for transformers wrote give ONNX Runtime's results."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model in stages computes what the model computes, and trains as it does."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Initialisers that an optimiser changes are those that were learned: no numbers of masks, comparisons, clips and shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -1,7 +1,5 @@
 """One build of the C extensions serves all Pythons from 3.11 on, whichever Python's headers it was made with."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The planners' searches without pruning: every split, useful or not, of every method is evaluated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType

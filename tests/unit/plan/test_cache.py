@@ -1,7 +1,5 @@
 """A program that was planned before is not planned again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

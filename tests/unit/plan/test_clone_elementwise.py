@@ -1,7 +1,5 @@
 """Functions of one array are computed again where that takes less memory than to keep them."""
 
-from __future__ import annotations
-
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fuse, with_less_kept

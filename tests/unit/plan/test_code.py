@@ -1,7 +1,5 @@
 """Bytes of code on a tile, by hand from the table in docs/reference/memory.md."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

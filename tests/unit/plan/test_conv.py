@@ -1,7 +1,5 @@
 """The convolution planner: exact counts, gradients, groups, and the three methods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

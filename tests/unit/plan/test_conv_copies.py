@@ -1,7 +1,5 @@
 """Copies that XLA:CPU makes for convolutions are found."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import module_text

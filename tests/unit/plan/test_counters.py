@@ -1,7 +1,5 @@
 """What a counted loop gets for nothing: a counter that nobody reads, and no other scalar."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

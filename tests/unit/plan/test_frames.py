@@ -1,7 +1,5 @@
 """Steps and values know the line of source that they come from, also behind JAX's transformations."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which operations share a pass, and that passes never need each other in a circle."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Where weights lie that stay on their tiles: in whole grains, from the last tile of their plan on."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.cost.machines import BOW, TOY, work

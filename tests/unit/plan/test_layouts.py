@@ -1,7 +1,5 @@
 """A value that stays lies as its first product's plan wants it: programs and products that share it agree on that, or pay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Bytes on the fullest of four tiles. What has 512 bytes or more lies on all of them, a quarter each; 128 bytes lie on one tile."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """From HLO to the tree of steps: control flow, collectives, host calls, arguments and results."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import hlo_text, module_text

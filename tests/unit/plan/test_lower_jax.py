@@ -1,7 +1,5 @@
 """What the planner makes of programs that JAX lowers: parts that add up, what is there once, and what stays whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

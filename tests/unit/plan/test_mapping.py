@@ -1,7 +1,5 @@
 """Where values lie, and what loops keep in place."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import clean, hlo_text

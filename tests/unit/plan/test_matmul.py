@@ -1,7 +1,5 @@
 """The matmul planner: never worse than brute force, operands that stay, memory, dtypes."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every option of a plan changes what it says it changes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

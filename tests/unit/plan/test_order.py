@@ -1,7 +1,5 @@
 """The order of a program's units: right, never worse than the program's own, and mostly the best that there is."""
 
-from __future__ import annotations
-
 import heapq
 import random
 import statistics

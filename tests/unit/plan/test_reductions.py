@@ -1,7 +1,5 @@
 """What reductions do beside reducing: epilogues, and supersteps that several share."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import module_text

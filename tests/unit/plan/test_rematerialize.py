@@ -1,7 +1,5 @@
 """Wider values are made where they are read, and squares are added up by the reduction."""
 
-from __future__ import annotations
-
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.cost.reduce import SQUARES

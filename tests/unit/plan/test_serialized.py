@@ -1,7 +1,5 @@
 """Plans survive being written and read, and nothing but a plan is read."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

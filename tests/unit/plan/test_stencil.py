@@ -1,7 +1,5 @@
 """Slices that elementwise expressions read: stencils keep their block and get its margins, single slices move."""
 
-from __future__ import annotations
-
 from tests.unit.cost.machines import TOY, array
 from tilestep.machine import load_machine
 from tilestep.plan import Superstep, lower

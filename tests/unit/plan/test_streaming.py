@@ -1,7 +1,5 @@
 """Values in pinned_host against the streaming memory of an IPU-Machine, and the accesses of a program to them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

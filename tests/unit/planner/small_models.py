@@ -1,7 +1,5 @@
 """Small models to plan, as lists of layers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

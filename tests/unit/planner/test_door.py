@@ -1,7 +1,5 @@
 """What `plan_training` answers: plans that run as they say, what does not fit, and what it refuses."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A last layer that is tied may be a stage on the first stage's IPUs, where what is tied is held once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.unit.planner.small_models import classifier, embed, head, shape

@@ -1,7 +1,5 @@
 """Multiply-adds that a function cannot avoid, counted by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """The search for the fastest candidate: what it plays, and how far from the fastest its result can be."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

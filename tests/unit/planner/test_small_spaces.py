@@ -1,7 +1,5 @@
 """Whole spaces of plans, each played: bounds hold for every plan, and the plan that few replays choose is nearly the best of all."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple

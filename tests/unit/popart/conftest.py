@@ -1,7 +1,5 @@
 """A builder and options in which nothing is set."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep import popart

@@ -1,7 +1,5 @@
 """When anchored tensors leave the device, and how often a step runs a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

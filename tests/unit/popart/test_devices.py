@@ -1,7 +1,5 @@
 """Devices: what can be acquired, what can be made, and the machine of each."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers of enumerations have no gaps, and beginnings of names are those that programs write out."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from tests.together import each

@@ -1,7 +1,5 @@
 """PopART's environment variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

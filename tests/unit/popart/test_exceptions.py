@@ -1,7 +1,5 @@
 """The tree of exceptions."""
 
-from __future__ import annotations
-
 from tests.together import each
 from tilestep.popart import exceptions
 

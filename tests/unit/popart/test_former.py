@@ -1,7 +1,5 @@
 """Names of before SDK 2.3: those that were only renamed are taken, others are errors with today's way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The name `popart` for programs that were written for the original, in a process of its own: the name is the whole process's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The log: levels, parts and destinations."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

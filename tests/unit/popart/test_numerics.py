@@ -1,7 +1,5 @@
 """NumericsReport compares how weights changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

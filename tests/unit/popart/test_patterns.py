@@ -1,7 +1,5 @@
 """Patterns: names and levels are the original's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Arrays and functions that a step reads from and writes to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Profiles: what happened between two marks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

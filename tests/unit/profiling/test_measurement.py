@@ -1,7 +1,5 @@
 """What a measurement's recording says about blocks: the names that filters choose, within a bound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions of JAX's profiler, as C calls them, on a player that no platform has."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

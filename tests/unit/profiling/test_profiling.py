@@ -1,7 +1,5 @@
 """`tilestep.profile()` over the real platform, in programs of their own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

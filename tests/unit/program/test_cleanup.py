@@ -1,7 +1,5 @@
 """What XLA:CPU does for its own sake is undone; what the author wrote stays."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

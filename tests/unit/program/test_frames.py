@@ -1,7 +1,5 @@
 """Tables of source lines in the text of a module."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import clean, module_text

@@ -1,7 +1,5 @@
 """The reader of XLA's text form: what it finds, and what it says when it does not understand."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Wrappers are taken apart: what they wrap stands in their place, under their name."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import module_text

@@ -1,7 +1,5 @@
 """Conversions that XLA:CPU moved in front of a loop go back into it, so that products of halves stay products of halves."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.golden.texts import clean

@@ -1,7 +1,5 @@
 """Recordings that tests share."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO

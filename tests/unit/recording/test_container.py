@@ -1,7 +1,5 @@
 """Recordings as they are made, written and read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recordings from anywhere: what is wrong with one is a named error in under a second."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

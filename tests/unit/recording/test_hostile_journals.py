@@ -1,7 +1,5 @@
 """A journal from anybody is played again, or refused by a RecordingError in under a second."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """The machine as a text of a recording."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory of tiles from the lives of values, against the plan's own sums and against a table of all cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args

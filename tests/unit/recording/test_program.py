@@ -1,7 +1,5 @@
 """Programs in a recording: rows of their tables, lines that several share, and nothing of the user's source where it is not wanted."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recording has the text of the user's files that its frames name, within bounds."""
 
-from __future__ import annotations
-
 import linecache
 import os
 from pathlib import Path

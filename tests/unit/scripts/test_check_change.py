@@ -1,7 +1,5 @@
 """Which tests a change calls for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The pictures that show the emulator's figures show today's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

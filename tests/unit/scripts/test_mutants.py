@@ -1,7 +1,5 @@
 """What a seed draws of a text is what is judged, also when the text has moved."""
 
-from __future__ import annotations
-
 from scripts.mutant_sites import drawn, sites
 
 PYTHON = """

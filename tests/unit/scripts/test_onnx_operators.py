@@ -1,7 +1,5 @@
 """The table of ONNX's operators is that of the registry, and the table of tests that differ that of the suite."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

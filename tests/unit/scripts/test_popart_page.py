@@ -1,7 +1,5 @@
 """The tables of PopART's tests and options are made of records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What PopART's tests use is decided from their source: on small checkouts made here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent

@@ -1,7 +1,5 @@
 """scripts/popart_tests.py on a small checkout made here: real tests, in real pytest processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from textwrap import dedent

@@ -1,7 +1,5 @@
 """The page on the form of recordings has the tables of the schema."""
 
-from __future__ import annotations
-
 import pytest
 
 from scripts.recording_format import BEGIN, END, PAGE, rewritten, tables

@@ -1,7 +1,5 @@
 """scripts/release.py: a tag for what is whole, and a sentence for each thing that is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

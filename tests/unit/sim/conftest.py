@@ -1,7 +1,5 @@
 """Systems that a test of this folder simulates are played again from their calls, and each of their events must have a cause."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A host program that does a bit of everything on a rack of eight IPUs."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The cost of a tree of supersteps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """One direction of a link."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

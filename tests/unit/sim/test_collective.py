@@ -1,7 +1,5 @@
 """Collectives over a toy ladder: a link takes 10 bytes per cycle, a gateway 2, a hop of sync 1 cycle, a sync of tiles 10."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs that nothing dispatches any more are forgotten, as soon as nobody can ask for them."""
 
-from __future__ import annotations
-
 import gc
 import random
 import tracemalloc

@@ -1,7 +1,5 @@
 """I/O tiles: arguments come and results leave while the other tiles compute, one run ahead and one behind."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

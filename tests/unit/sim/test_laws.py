@@ -1,7 +1,5 @@
 """Laws of virtual time, on machines small enough to follow by hand."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

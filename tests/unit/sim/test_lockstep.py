@@ -1,7 +1,5 @@
 """Groups of programs on several IPUs: one launch of one program, whose IPUs wait for each other as the sync pattern says."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,7 +1,5 @@
 """Streaming memory: what lies in pinned_host stays in the IPU-Machine, at 4 bytes a cycle, and only the host goes over the host link."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Launches under the three sync patterns: who waits for whom, and that no pattern is slower than `full`."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """What members of a program group pass to each other: it stays on the chip, and goes over IPU-Links to another IPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Equal work done many times at once is the same to the cycle as done one by one."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What streams over the host link, and what stays: donation is residency."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, Host, program, superstep

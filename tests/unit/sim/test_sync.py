@@ -1,7 +1,5 @@
 """Sync patterns: which IPUs of one program wait for whom. A hop of sync takes a cycle, there and back two."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, NUM_TILES, ONE_HOP, Host, collective, machine, program, superstep

@@ -1,7 +1,5 @@
 """Clocks: the host's, the IPUs', the links'."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

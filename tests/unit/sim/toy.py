@@ -1,7 +1,5 @@
 """A machine and programs of round numbers: a cycle is a microsecond, and the host link takes a byte per cycle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

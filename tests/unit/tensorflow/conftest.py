@@ -1,7 +1,5 @@
 """These tests need TensorFlow, which `make test-tensorflow` has in an environment of its own; elsewhere they are not collected."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """`ipu_compiler.compile` without a loop: values against plain TensorFlow, variables on the device, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`IPUConfig`: its tree, its errors, and what it chooses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """The emulated cycles of a loop and of a pipeline of TensorFlow are those of the same network in JAX."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

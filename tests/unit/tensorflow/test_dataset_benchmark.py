@@ -1,7 +1,5 @@
 """`dataset_benchmark`: JSON with the original's keys."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The name `tensorflow.python.ipu`: its modules are those here, and what there is not says what is instead."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

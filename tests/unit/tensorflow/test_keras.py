@@ -1,7 +1,5 @@
 """Keras models in `IPUStrategy.scope()`: fit, evaluate and predict against plain Keras, and what is refused."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

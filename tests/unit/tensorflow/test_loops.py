@@ -1,7 +1,5 @@
 """`loops.repeat` and `while_loop` with their feeds: values against plain TensorFlow, replicas, accumulation, and what is refused."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

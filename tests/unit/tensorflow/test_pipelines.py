@@ -1,7 +1,5 @@
 """`pipelining_ops.pipeline`: its values are those of plain TensorFlow on one large batch, with each schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

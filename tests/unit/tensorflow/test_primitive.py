@@ -1,7 +1,5 @@
 """A lowered program as a JAX primitive: on both platforms, with 64 bits inside, and with the user's lines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

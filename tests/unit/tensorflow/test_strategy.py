@@ -1,7 +1,5 @@
 """`IPUStrategy.run`: loops, feeds, variables and what is refused, against plain TensorFlow."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

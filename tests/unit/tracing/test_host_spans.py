@@ -1,7 +1,5 @@
 """What JAX's profiler recorded: spans of threads that have their names, in Unix time, without what has emulated time."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """PVTI_OPTIONS: what each value asks for, and what is told of a value that cannot be read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

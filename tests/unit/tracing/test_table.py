@@ -1,7 +1,5 @@
 """The tables of a trace: rows in order, each span behind the one around it, and pieces joined to what one piece would have been."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

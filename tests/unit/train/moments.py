@@ -1,7 +1,5 @@
 """Moments at which a test is interrupted by a Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import signal

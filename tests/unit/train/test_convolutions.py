@@ -1,7 +1,5 @@
 """Convolutions in loops: with channels last, and the values of the function as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

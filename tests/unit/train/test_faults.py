@@ -1,7 +1,5 @@
 """What goes wrong in a dataset, a callback or a directory: its user is told, nothing hangs, and the run goes on."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable

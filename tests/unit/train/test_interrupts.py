@@ -1,7 +1,5 @@
 """Ctrl-C in a loop: nothing is lost, nothing happens twice, and the loop can go on."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """A function's work in two."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

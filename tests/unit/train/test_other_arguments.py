@@ -1,7 +1,5 @@
 """What is given to the wrong argument is refused before work starts, by an error that names the right one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Waits that say what they wait for."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

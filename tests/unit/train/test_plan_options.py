@@ -1,7 +1,5 @@
 """Options of the planner: checked everywhere, in effect on emulated IPUs."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products of a stretch of code have options of their own, where an IPU is emulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The runtime by itself: on JAX's CPU platform it starts no emulator, and runs no compiler but XLA's."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

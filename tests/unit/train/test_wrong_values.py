@@ -1,7 +1,5 @@
 """Values that no argument takes are refused at once, by an error that names the argument, however odd the value is."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Files of a report: which parts a folder of a program has, when it is written again, and what stays."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What no other choice beats, and its picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The memory of a program as text: its figures are the plan's, values have their lines, and what does not fit says so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A profile in a notebook is its summary, without scripts, whatever its names are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html import escape
 

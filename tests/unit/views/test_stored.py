@@ -1,7 +1,5 @@
 """A profile is read back from a recording as it was written; of what anybody may have written, no part is believed unseen."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

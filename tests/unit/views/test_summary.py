@@ -1,7 +1,5 @@
 """The summary leads with what to do."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Emulated timelines as the messages of JAX's profiler, parsed by JAX's own reader."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

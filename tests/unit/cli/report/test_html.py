@@ -1,7 +1,5 @@
 """`tilestep report html`: what it writes, where, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

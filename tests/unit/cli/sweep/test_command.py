@@ -1,7 +1,5 @@
 """`tilestep sweep` in processes: rows of what fits, fails and does not fit; what is kept; what a run that does not fit points to."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a row of a sweep says of a program."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """The product of a sweep, and what is refused before any work."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

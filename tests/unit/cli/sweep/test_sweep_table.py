@@ -1,7 +1,5 @@
 """What a sweep says of its rows: which is the smallest and the fastest, what is missing, and its picture."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

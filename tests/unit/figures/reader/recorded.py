@@ -1,7 +1,5 @@
 """Recordings of simulated runs, for tests of what is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256

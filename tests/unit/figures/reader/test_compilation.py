@@ -1,7 +1,5 @@
 """What was compiled, read from recordings: trees, lines, memory."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

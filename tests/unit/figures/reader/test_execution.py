@@ -1,7 +1,5 @@
 """What ran, read from recordings: runs, spans, steps, blocks, causes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Recordings whose numbers make no sense: a named error, or an answer, and each in under a second."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """What the host did, read from recordings, and reports on files and folders."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compares one node's outputs, in each of the three ways, with expected ones, or with those of ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

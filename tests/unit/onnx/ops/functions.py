@@ -1,7 +1,5 @@
 """One node as a function of one of its inputs: to differentiate it, and to look at its program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

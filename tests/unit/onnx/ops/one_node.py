@@ -1,7 +1,5 @@
 """Runs a model of one node in each of the three ways: on known values, eagerly, and traced. Also in ONNX Runtime."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

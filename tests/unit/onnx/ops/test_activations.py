@@ -1,7 +1,5 @@
 """Activation functions: each old version, types, and gradients that stay finite where the other branch overflows."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

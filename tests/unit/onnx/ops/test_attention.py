@@ -1,7 +1,5 @@
 """Attention and linear attention against NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

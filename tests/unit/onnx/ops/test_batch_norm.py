@@ -1,7 +1,5 @@
 """Batch norm in all versions, in inference and in training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

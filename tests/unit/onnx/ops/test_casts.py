@@ -1,7 +1,5 @@
 """Cast as a node. What conversions give stands in the tests of `convert`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """If, Loop and Scan: what is known decides at once, the rest is a branch, a scan or a while loop of the program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Convolutions against ONNX Runtime, and what programs are made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Non-max suppression as ONNX Runtime has it, eagerly and in programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradient, which differentiates a part of its own graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

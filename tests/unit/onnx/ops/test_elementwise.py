@@ -1,7 +1,5 @@
 """Arithmetic, comparisons, logic and bits: each old version, and the cases where NumPy, XLA and ONNX part."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

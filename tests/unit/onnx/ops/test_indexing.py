@@ -1,7 +1,5 @@
 """Slices, splits, gathers and scatters: each old version, indices from the back and beyond, and what programs are made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix products of old versions, integers, and what doesn't fit."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Operators of com.microsoft against ONNX Runtime, and its optimiser's and quantiser's files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features, encoders, maps, linear models and support vector machines of ai.onnx.ml: against ONNX Runtime, or by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Tree ensembles: random forests against ONNX Runtime, and what it gets wrong by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Norms within an item: types, gradients, what is refused, and one against ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Steps of optimisers, by the formulas of the standard in NumPy, for two arrays at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

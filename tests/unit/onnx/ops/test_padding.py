@@ -1,7 +1,5 @@
 """Pad: each version, its modes, elements that are taken away, and one operation in a program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Pools against ONNX Runtime, maxima that go back, gradients, and windows by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

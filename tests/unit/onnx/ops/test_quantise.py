@@ -1,7 +1,5 @@
 """Quantised operators: each old version, granularities, rounding at ties, and products that are exact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

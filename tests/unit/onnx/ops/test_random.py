@@ -1,7 +1,5 @@
 """Random numbers and dropouts: their distribution, and which keys make the same ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """RNN, GRU and LSTM as ONNX Runtime has them, in each version and with each option."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Reductions of nothing, wrong axes, running sums and products."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Resize and Upsample: against ONNX Runtime, and by hand where it differs from ONNX's own tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

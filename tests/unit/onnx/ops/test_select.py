@@ -1,7 +1,5 @@
 """Elements chosen by conditions, values and places; results whose length depends on values, and their bounds in programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

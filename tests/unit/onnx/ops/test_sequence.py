@@ -1,7 +1,5 @@
 """Sequences and optionals, whose structure is known while their elements may be traced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

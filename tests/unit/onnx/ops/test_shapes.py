@@ -1,7 +1,5 @@
 """Shapes of arrays: each old version, empty arrays, what is known under jit, and sizes that a stranger's file may ask for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

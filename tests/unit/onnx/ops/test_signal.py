@@ -1,7 +1,5 @@
 """Fourier transforms and mel weights, against NumPy and ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Text: what is not in onnx's own tests."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which versions of operators a file of handlers has to have cases for."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

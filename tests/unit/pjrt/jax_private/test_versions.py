@@ -1,7 +1,5 @@
 """Versions of JAX: too old is an error, untested a warning, the ones between say nothing."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Convolutions in loops: on XLA:CPU with channels last, and with the values of the program as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

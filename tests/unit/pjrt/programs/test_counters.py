@@ -1,7 +1,5 @@
 """Counters of data-dependent loops and branches: on XLA:CPU, against counts made in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

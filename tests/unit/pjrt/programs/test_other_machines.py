@@ -1,7 +1,5 @@
 """Machines beside the process's: their time and memory, and that neither notices the other."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans for machines that the process does not emulate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Stored programs with a checksum that is right and a header that is not."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Arrays of dry runs over several IPUs: one object, taken apart where somebody asks."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What a recording keeps of the host's calls beside their time."""
 
-from __future__ import annotations
-
 import threading
 
 import jax

@@ -1,7 +1,5 @@
 """Programs of JAX's own are known by their names."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types

@@ -1,7 +1,5 @@
 """The order of what the host does, before it is emulated time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The fingerprint of a program: equal for equal code, options and machine, wherever it stands, and for nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

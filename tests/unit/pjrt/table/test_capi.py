@@ -1,7 +1,5 @@
 """One description of PJRT's C layout, three views of it: the text, ctypes, and what the C compiler made of it."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What JAX is told of an exception."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.errors import TileMemoryError

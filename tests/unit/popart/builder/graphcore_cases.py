@@ -1,7 +1,5 @@
 """What each operator of ai.graphcore takes and writes: one case for each, from the original's builder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models as the importer takes them."""
 
-from __future__ import annotations
-
 import onnx
 
 

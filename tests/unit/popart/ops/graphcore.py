@@ -1,7 +1,5 @@
 """Runs one node of ai.graphcore, and compares its outputs and its gradient with those of a reference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """ONNX's operators where a session has them compute or refuse what the importer does not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Elementwise operators: values and gradients by NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Printing, stopping, calls, packed blocks and collectives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """The LSTM, several convolutions, dropout, splines, beam search and norms, by NumPy."""
 
-from __future__ import annotations
-
 import collections
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reductions into places, and reads in groups, by NumPy's own loops."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators that pick, order and make elements, medians and buckets, by NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 A batch's gradients are an array [microbatches, ...] of one replica; they are not scaled by a loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

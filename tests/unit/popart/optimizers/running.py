@@ -1,7 +1,5 @@
 """Runs an optimizer's rule over batches of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

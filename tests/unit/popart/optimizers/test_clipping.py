@@ -1,7 +1,5 @@
 """Clipping by the norm of a group."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

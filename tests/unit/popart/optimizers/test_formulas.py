@@ -1,7 +1,5 @@
 """Each optimizer equals its formula, step by step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

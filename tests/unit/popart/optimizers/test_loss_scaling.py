@@ -1,7 +1,5 @@
 """Automatic loss scaling."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A rule's state, and what the host may change of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

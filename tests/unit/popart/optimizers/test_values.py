@@ -1,7 +1,5 @@
 """An optimizer's values: keys, defaults, values of single weights, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

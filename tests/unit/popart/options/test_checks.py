@@ -1,7 +1,5 @@
 """Values that do not fit each other are errors that begin with the original's words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

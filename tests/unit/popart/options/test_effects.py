@@ -1,7 +1,5 @@
 """Options that take effect do, in sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

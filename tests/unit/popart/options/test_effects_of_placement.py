@@ -1,7 +1,5 @@
 """Options that place a model on IPUs take effect, in values, stages or emulated time."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Fields take what pybind11 takes, and refuse the rest by name."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of Poplar's libraries are checked by name, and those of operators reach their nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.together import each

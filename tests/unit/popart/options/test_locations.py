@@ -1,7 +1,5 @@
 """Settings of locations take a location or a storage, and keep copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """SessionOptions has the original's fields, with its types and defaults."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.popart.enums import MeanReductionStrategy, RecomputationType, ReductionType

@@ -1,7 +1,5 @@
 """Nested settings name the arguments that they take."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.popart import enums

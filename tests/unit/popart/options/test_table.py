@@ -1,7 +1,5 @@
 """Each option does what the table says: it is refused by name, has no effect, or takes effect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Where tensors are kept: override, operator, class; small ones stay in the tiles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Their numbers are small multiples of powers of two, so float32 holds each result exactly, and tests compare for equality.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final

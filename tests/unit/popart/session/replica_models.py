@@ -1,7 +1,5 @@
 """Models and sessions of several replicas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps whose inputs and anchors come and go by functions, one microbatch after another."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Methods of sessions that few programs call, and what is refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

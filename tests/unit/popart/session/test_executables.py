@@ -1,7 +1,5 @@
 """Executables in files: what is saved, what is taken back, and what a damaged or foreign one is."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Initialisers in files beside the model: sessions read them, write them back, and move them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

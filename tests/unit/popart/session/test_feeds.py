@@ -1,7 +1,5 @@
 """Arrays of a step: sizes, types, names, what is checked, and what each return type gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

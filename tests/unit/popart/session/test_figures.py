@@ -1,7 +1,5 @@
 """Cycles, reports and memory of sessions on an emulated machine, and blocks that watch sessions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

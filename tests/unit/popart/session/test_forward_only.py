@@ -1,7 +1,5 @@
 """The forward part of a pipeline that trains, as a program of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

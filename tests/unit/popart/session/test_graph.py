@@ -1,7 +1,5 @@
 """Models as a session runs them: shapes that are given late, norms, dropouts and graphs within graphs."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

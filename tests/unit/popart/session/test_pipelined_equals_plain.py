@@ -3,8 +3,6 @@
 The models, the optimisers, replicas and recomputation are crossed. Arrays may differ by 1e-5 of their largest value.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is refused when a session is made: anchors, losses and models that do not fit."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stages that are proposed are balanced by emulated cycles, and become annotations that a session takes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

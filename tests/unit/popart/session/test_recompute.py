@@ -1,7 +1,5 @@
 """Which results a stage keeps for its backward pass, by the original's rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

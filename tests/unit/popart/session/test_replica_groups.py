@@ -1,7 +1,5 @@
 """Variables that groups of replicas share: how they train, and what the host sends, reads and saves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sessions of several replicas: they train as one with all microbatches, and each has its own inputs, anchors and random numbers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Automatic loss scaling in a session."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """A session's life: what must come before what, and what it says of itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

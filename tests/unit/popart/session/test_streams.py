@@ -1,7 +1,5 @@
 """How inputs and anchors are streamed, and in how many parts a batch is computed, must fit the other options."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

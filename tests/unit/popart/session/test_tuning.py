@@ -1,7 +1,5 @@
 """Attributes of operators, and options of sessions, change how single operators are planned."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights between the host and the device, between sessions, and in files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

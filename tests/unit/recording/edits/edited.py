@@ -1,7 +1,5 @@
 """Host programs on the toy machine whose calls are kept, so that they can be edited and played again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.unit.sim.toy import Host

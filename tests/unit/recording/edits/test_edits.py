@@ -1,7 +1,5 @@
 """An edit of what a host program did takes as long as the host program that is really written so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A pipeline's run that ends at any element and goes on from its checkpoint gives the bits of one that was never ended."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path

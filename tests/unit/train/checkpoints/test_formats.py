@@ -1,7 +1,5 @@
 """Checkpoints stay readable: `format_N` is of the version that had format N first, and is not written again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -1,7 +1,5 @@
 """Two programs that save into one directory at once: the second one is refused, until the first ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

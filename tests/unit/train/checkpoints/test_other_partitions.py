@@ -1,7 +1,5 @@
 """A pipeline's state comes back with its layers in other stages: each has its parameters and its optimiser's state, bit by bit."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

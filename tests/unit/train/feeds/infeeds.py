@@ -1,7 +1,5 @@
 """Datasets for tests of queues, and what a loop has had of them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

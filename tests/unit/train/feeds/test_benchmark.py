@@ -1,7 +1,5 @@
 """The benchmark of a dataset: its figures, in the units and form that are promised, and what it refuses."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

@@ -1,7 +1,5 @@
 """`InfeedQueue`: elements of every make and dtype, and the errors that name those which cannot be fed."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

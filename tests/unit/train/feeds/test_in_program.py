@@ -1,7 +1,5 @@
 """The host's side of infeeds and outfeeds, and what is refused while a program is made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`InfeedQueue`: elements of any dataset, in order, each once; how far ahead it goes, and how its thread ends."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """`InfeedQueue`: a loop gets each element as it was, whatever the dataset does with its memory."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`OutfeedQueue`: values of each step, after the loop or, from another thread, while it runs."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

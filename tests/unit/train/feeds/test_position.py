@@ -1,7 +1,5 @@
 """`InfeedQueue`: a position can be saved, and restored in another queue."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Random keys in queues: each draws in a loop's or pipeline's step what it draws outside, and comes out as it went in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Random schedules of feeding, running, reading and closing from several threads: no deadlock, and each element at most once."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """`gradient_accumulation` and `accumulate_gradients`: what they add up, and what the optimiser sees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Accumulators' dtypes and what optax lets stand in place of an array."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`recompute=`: the same values, and less memory."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradient accumulation in `repeat`: updates at the right steps whatever the chunks, and no branch in the program."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

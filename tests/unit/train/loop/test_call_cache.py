@@ -1,7 +1,5 @@
 """Loops that are called again with what they returned go a shorter way: with the same results, and for no other carry."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The effective batch, microbatch x count x replicas: on a loop's bar, and in the profile of an emulated machine that ran it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

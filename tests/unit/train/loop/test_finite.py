@@ -1,7 +1,5 @@
 """Loops whose carry must stay finite: the first step and leaf that do not are named, and the loop can go on from before their chunk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`repeat`: n steps of a body on the device, each element once."""
 
-from __future__ import annotations
-
 import itertools
 from collections import namedtuple
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`while_loop`: steps as long as a condition on the carry holds; elements for the steps that are done, and no others."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """An optimiser's state in the host's memory: no value changes, and each array is where it was asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

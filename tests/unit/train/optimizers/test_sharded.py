@@ -1,7 +1,5 @@
 """An optimiser's state divided among replicas: values are what they were, each replica keeps its part, and little is gathered."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

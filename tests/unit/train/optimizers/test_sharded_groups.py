@@ -1,7 +1,5 @@
 """An optimiser's state divided within groups of replicas: values are what they were, and each group has and gathers all of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

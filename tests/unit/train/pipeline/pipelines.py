@@ -1,7 +1,5 @@
 """Stages, models and elements for tests of pipelines, and what plain accumulation on one device makes of them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Which of both ways a pipeline's runs are done."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

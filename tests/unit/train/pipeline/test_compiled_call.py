@@ -1,7 +1,5 @@
 """Programs that a pipeline starts without JAX's looking for them."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

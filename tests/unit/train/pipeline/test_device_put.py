@@ -1,7 +1,5 @@
 """Arrays on their way to devices, by what JAX's `device_put` calls and by itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """What pipelines do when something goes wrong."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ctrl-C in pipelines at random moments: each element counts once."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import random

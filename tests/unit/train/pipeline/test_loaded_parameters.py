@@ -1,7 +1,5 @@
 """Pipelines whose parameters are in the host's memory, and loaded by tasks of their own, on emulated IPUs and on CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimisers of pipelines, and what is in the host's memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """What pipelines can be told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

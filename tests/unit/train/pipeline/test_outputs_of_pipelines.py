@@ -1,7 +1,5 @@
 """What pipelines give out, show and pass on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

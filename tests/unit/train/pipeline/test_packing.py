@@ -1,7 +1,5 @@
 """Small arrays as one: what goes together, and that it comes back as it was."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

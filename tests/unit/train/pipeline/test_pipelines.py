@@ -1,7 +1,5 @@
 """Pipelines against plain accumulation on one device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

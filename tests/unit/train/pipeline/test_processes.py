@@ -1,7 +1,5 @@
 """What a process tells the others of its failure."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.train.pipeline.run.processes import told

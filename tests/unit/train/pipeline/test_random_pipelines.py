@@ -1,7 +1,5 @@
 """Random pipelines against plain accumulation on one device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an update makes of the replicas' gradients, against NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

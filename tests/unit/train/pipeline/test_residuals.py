@@ -1,7 +1,5 @@
 """What backward is given of forward: enough, and the least."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

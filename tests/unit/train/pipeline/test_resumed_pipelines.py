@@ -1,7 +1,5 @@
 """Pipelines that an exception ends in the middle of an update go on after the last one that is done, with each element once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Schedules of pipelines: the laws that each obeys, and what is refused."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random

@@ -1,7 +1,5 @@
 """A pipeline whose optimiser's state is divided within groups of its replicas."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Marks, and what a pipeline refuses to watch."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a pipeline returns of its inside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

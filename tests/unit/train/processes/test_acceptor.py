@@ -1,7 +1,5 @@
 """An acceptor returns the connections that complete a handshake, whatever others do."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import socket

@@ -1,7 +1,5 @@
 """The proof of knowing a secret, which neither end says."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """How processes check in with process 0: all come, or each says what is wrong. Each process is a thread here."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Where a process listens: at one address, which is loopback's if process 0 is there."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.train.processes import hosts

@@ -1,7 +1,5 @@
 """Messages: what JSON has arrives as it was, and bytes that are no message are refused and do nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

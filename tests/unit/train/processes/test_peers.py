@@ -1,7 +1,5 @@
 """Processes that tell each other by a store of keys and values which of them is held up."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

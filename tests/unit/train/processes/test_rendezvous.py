@@ -1,7 +1,5 @@
 """A rendezvous: each process receives the values of all. Each process is a thread here, and `Broadcast` is in place of JAX's collective."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import socket

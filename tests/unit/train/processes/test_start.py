@@ -1,7 +1,5 @@
 """What `start_processes` refuses, and what it finds out from JAX, before it talks to anybody."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

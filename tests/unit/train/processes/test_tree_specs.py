@@ -1,7 +1,5 @@
 """Trees of shapes and dtypes as text: they come again as they were, and only registered classes are called."""
 
-from __future__ import annotations
-
 import base64
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The watchdog's port, to which anybody can connect: strangers are not heeded, and hear nothing."""
 
-from __future__ import annotations
-
 import json
 import selectors
 import socket

@@ -3,8 +3,6 @@
 The replicas are CPU devices; in `make test-all` they are the emulated machine's four IPUs too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

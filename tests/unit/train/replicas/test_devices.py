@@ -1,7 +1,5 @@
 """Selection of devices: a number, groups, explicit ids. TensorFlow for the IPU's auto_select_ipus and select_ipus are the cases' source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

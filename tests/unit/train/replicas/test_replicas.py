@@ -1,7 +1,5 @@
 """Loops on replicas, which are CPU devices; in `make test-all` they are emulated IPUs too."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

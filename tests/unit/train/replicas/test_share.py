@@ -1,7 +1,5 @@
 """What a process takes of a dataset that all processes have."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence

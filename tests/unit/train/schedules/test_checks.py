@@ -1,7 +1,5 @@
 """What a schedule refuses, in a time that depends on how many tasks there are and not on the numbers that they have."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedules whose stages have their parameters in another memory: when these are loaded, kept and stored."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

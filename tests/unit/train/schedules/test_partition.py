@@ -1,7 +1,5 @@
 """Cuts of a list of layers into stages: the best there are, and what layers cost."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Phases of schedules, and what they take where devices exchange together."""
 
-from __future__ import annotations
-
 import pytest
 
 from tilestep.train import schedules

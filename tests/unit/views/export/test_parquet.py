@@ -1,7 +1,5 @@
 """Tables of recordings as Parquet files."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

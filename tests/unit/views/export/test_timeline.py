@@ -1,7 +1,5 @@
 """Traces for Perfetto and Chrome: every slice, flow and counter, read back by the tools' own formats."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Blocks of a page: what is packed is what was given, narrow and exact, or an error."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

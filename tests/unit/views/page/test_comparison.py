@@ -1,7 +1,5 @@
 """The block of view Compare: the figures of `tilestep report compare`, and how programs belong together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The page as a document: its policy, its parts, and texts that stay texts."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """The block of execution: its events, its spans within runs, its critical path and its waits are the reader's, also beyond its bounds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise

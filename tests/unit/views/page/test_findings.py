@@ -1,7 +1,5 @@
 """The block of view What to do: the profile's findings in their order, and nothing that a recording cannot know."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A page in a notebook: all of it stands in one attribute of a frame that may run scripts, and nothing else."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from typing import Any
 

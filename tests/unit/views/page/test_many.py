@@ -1,7 +1,5 @@
 """Recordings with many rows: what a page or `report show` needs of each takes no longer where there are more."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final

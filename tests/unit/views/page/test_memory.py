@@ -1,7 +1,5 @@
 """The block of memory: its rows are the recording's, what is not known has a sentence, and large recordings have bounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ES modules joined into one script: in order, each once, and errors for what cannot be joined."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What view Pipeline reads: the schedule of a recorded order is that of the schedule, and times are the reader's."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """Costs of lines in a page against what the reader says of the same recording."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

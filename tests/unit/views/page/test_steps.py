@@ -1,7 +1,5 @@
 """The steps of a page against what the reader says of the same recording."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

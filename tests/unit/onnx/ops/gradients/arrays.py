@@ -1,7 +1,5 @@
 """Cases of operators that move elements, of sequences, and of control."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that have no derivative, with the reason of each."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from tests.unit.onnx.ops.gradients.slopes import ML

@@ -1,7 +1,5 @@
 """Cases of operators that work element by element, of reductions, and of what normalises."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cases of layers: products, convolutions, pools, attention, recurrences, samplers, spectra, models of ai.onnx.ml."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.unit.onnx.ops.gradients.slopes import ML, PREVIEW, Case, case, uniform

@@ -1,7 +1,5 @@
 """What is differentiated, and how: derivatives along one direction against central differences, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal

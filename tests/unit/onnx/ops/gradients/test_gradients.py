@@ -1,7 +1,5 @@
 """Gradients of every operator that has them, against differences in float64; and which operators have none."""
 
-from __future__ import annotations
-
 from zlib import crc32
 
 import pytest

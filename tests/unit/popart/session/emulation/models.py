@@ -1,7 +1,5 @@
 """Chains of layers on several IPUs, and what their sessions would take. Nothing computes their values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What the reports of sessions of several stages say, in PopART's words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What reports say of anchors that leave with each microbatch, and of sessions of one stage."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What a session of several stages takes, against what it must, and the order of its tasks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Stages that are proposed take what their pipeline takes when it is played."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

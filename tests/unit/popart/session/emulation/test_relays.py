@@ -1,7 +1,5 @@
 """What stages of a session pass on, and what they compute."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.unit.popart.session.emulation.models import device, options

@@ -1,7 +1,5 @@
 """The emulated machine of a session: figures, reports, memory."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

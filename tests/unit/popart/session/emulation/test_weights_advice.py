@@ -1,7 +1,5 @@
 """What reports say of weights that the host reads again and again."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models whose layers say where they run, and their plans."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

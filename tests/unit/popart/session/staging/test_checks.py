@@ -1,7 +1,5 @@
 """Places that do not fit are errors that begin with the original's words."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

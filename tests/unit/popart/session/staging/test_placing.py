@@ -1,7 +1,5 @@
 """Placed operators become stages: of phases, of pipelines, and by shares of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

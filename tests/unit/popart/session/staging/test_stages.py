@@ -1,7 +1,5 @@
 """The stages that placed operators make: what each reads and gives, and that they compute what the whole graph does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model of several stages, its sessions, and how close values must be."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

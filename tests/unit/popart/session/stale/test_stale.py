@@ -1,7 +1,5 @@
 """Sessions with stale weights: values as the rule of versions, written out, gives them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

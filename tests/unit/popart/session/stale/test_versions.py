@@ -1,7 +1,5 @@
 """The table of versions, against a pipeline that is followed cycle by cycle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
