@@ -180,7 +180,7 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
     over = program.planned.memory.peak_bytes - 638_976
     assert "jit_product does not fit, so it never ran: tile 0 needs 3.25 MiB" in shown["said"][1]
     assert f"{over:,} B too many" in shown["said"][1]
-    assert "(out_of_memory.py:10)" in shown["said"][1]
+    assert "(out_of_memory.py:8)" in shown["said"][1]
     assert "None of them is enough by itself" in shown["said"][1]
     assert shown["links"][-1].startswith("#memory?program=0")
     folder = out_of_memory if out_of_memory.is_dir() else out_of_memory.parent
