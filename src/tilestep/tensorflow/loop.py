@@ -57,7 +57,12 @@ class Loop:
         if condition is not None:
             inputs = [*condition.arguments, *(inside for _, inside in condition.captured)]
             tested = lower(condition, inputs, condition.results, [])
-            self._test = lambda carry: tested([*carry[0], *carry[1][1]], carry[2])[0][0]  # of (carried, constants, variables, states)
+
+            def test(carry: Any) -> Any:
+                carried, constants, variables, _ = carry
+                return tested([*carried, *constants[1]], variables)[0][0]
+
+            self._test = test
 
     def place(self, where: Placement) -> None:
         self._where = where
@@ -112,7 +117,8 @@ class Loop:
                     options["maximum_iterations"] = self.steps
                     carry = train.while_loop(self._test, self._function, carry, infeed, self._outfeed, **options)
         except BaseException as error:
-            carry = getattr(loop_state(error), "carry", carry)
+            reached = loop_state(error)
+            carry = carry if reached is None else reached.carry
             raise
         finally:
             carried, _, changed, states = carry

@@ -43,7 +43,7 @@ class Watchdog:
         self._is_over = False
         self._lifeline = Lifeline(self._pid)
         self._selector.register(0, selectors.EVENT_READ, self._lifeline)
-        self._record = EndRecord(count, self._timeout_s)  # the hub's
+        self._record = EndRecord(count, self._timeout_s)  # of all processes in the hub
         self._lines: list[WatchdogLine] = []  # the hub's, to the other watchdogs
         self._hub: WatchdogLine | None = None
         self._acceptor: Acceptor[int] | None = None
