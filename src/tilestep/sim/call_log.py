@@ -11,7 +11,7 @@ from tilestep.hints import EffectiveBatch
 from tilestep.sim import calls as made
 from tilestep.sim.calls import BEGIN, CALL_KINDS, EARLIER, NONE, Call, CallNames, Calls, Dispatch, HostLine, LogPosition, Moment
 
-MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
+MAX_NUMBERS: Final = 8_000_000  # a million calls, 64 MB
 MAX_PARTS: Final = 2_000_000  # dispatches times their IPUs: a minute of replay
 _CHUNK: Final = 32_768  # calls that wait to become numbers
 

@@ -138,7 +138,7 @@ class Calls:
 
     kinds: array[int]  # numbers of their CALL_KINDS
     numbers: array[int]  # for all calls, one after the other
-    names: CallNames  # what these stand for
+    names: CallNames  # the numbers index them
     # for each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a put a
     # number that is equal for equal bytes; 0: unknown.
     notes: array[int]

@@ -18,9 +18,9 @@ _K = TypeVar("_K")
 class HostBytes:
     """Bytes between one program's IPUs and the host, all runs and IPUs together."""
 
-    saved: int = 0  # of values in the SRAM of an evicted program, saved because this program uses them
-    restored: int = 0  # of values that were in the SRAM of an evicted program, and return because this program keeps them there
-    read: int = 0  # of results in SRAM that the host asked for
+    saved: int = 0  # values in the SRAM of an evicted program, saved because this program uses them
+    restored: int = 0  # values that were in the SRAM of an evicted program, and return because this program keeps them there
+    read: int = 0  # results in SRAM that the host asked for
 
     def minus(self, other: HostBytes) -> HostBytes:
         """The difference to another."""

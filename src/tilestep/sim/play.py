@@ -46,7 +46,7 @@ class _Set:
     __slots__ = ("busy", "held", "parked", "requests", "until")
 
     def __init__(self) -> None:
-        self.busy = 0  # of its IPUs, those in the middle of a step
+        self.busy = 0  # IPUs in the middle of a step
         self.held = False  # while the access or exchange goes on that they wait for
         self.until = 0  # the latest end of that
         self.requests: list[_Item] = []

@@ -26,7 +26,7 @@ class Standing(NamedTuple):
     """A system between two pieces of work, when nothing waits to be played."""
 
     host: int  # its clock
-    fixed: tuple[Any, ...]  # what work does not change if it recurs
+    fixed: tuple[Any, ...]  # work that recurs does not change it
     clocks: tuple[int, ...]  # clocks of IPUs and values, each as `_clocks` has them
     spans: tuple[Any, ...]  # bookings of channels that may still matter, relative to `host`
     sums: Sums  # all that only grows

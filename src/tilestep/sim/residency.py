@@ -122,7 +122,7 @@ class Group:
     members: dict[int, str] = field(default_factory=dict[int, str])  # key -> name of each program, in order of first dispatch
     use: TileUse = TileUse()  # bytes that they take on the fullest tile
     codelets: set[str] = field(default_factory=set[str])  # names of those that they run
-    stays: dict[Value, None] = field(default_factory=dict[Value, None])  # what members have left in the tiles for later entries
+    stays: dict[Value, None] = field(default_factory=dict[Value, None])  # left in the tiles by members, for later entries
 
     def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
         """Counts `size_bytes` on the IPU while `program` ran, beside its own: values that others have made or kept, and take later."""
@@ -188,7 +188,7 @@ class Partition:
 
     def __init__(self) -> None:
         self.members: dict[int, IpuState] = {}  # by number, in order of joining
-        self.paid_entry = 0  # of a group: the latest entry whose dispatch the host has paid
+        self.paid_entry = 0  # the latest entry into a group whose dispatch the host has paid
 
 
 def require_value(values: Mapping[int, Value], number: int) -> Value:

@@ -55,9 +55,9 @@ class GroupState:
 class PartitionState:
     """IPUs that synchronise: of a program group, or of a program on certain IPUs."""
 
-    group: str  # '': of a program
-    key: int  # 0: of a group
-    ipus: tuple[int, ...]  # of the program
+    group: str  # '': the IPUs have a program
+    key: int  # 0: they have a group
+    ipus: tuple[int, ...]  # the program's; () for a group
     members: tuple[int, ...]  # IPUs, in order of joining
     paid_entry: int
 
@@ -67,8 +67,8 @@ class IpuSnapshot:
     """Clocks and contents of one IPU."""
 
     free: int
-    loaded_key: int  # of the program that is loaded; 0: none is, or a group is
-    loaded_group: str  # that is loaded; '': none is
+    loaded_key: int  # 0: no program is loaded, or a group is
+    loaded_group: str  # '': no group is loaded
     has_group: bool  # whether the loaded members are a group's
     epoch: int
     use: tuple[int, int, int, int]

@@ -49,9 +49,9 @@ WAIT: Final = DISPATCH + 1
 TRANSFER: Final = DISPATCH + 2
 MAX_EVENTS: Final = 500_000  # a trace keeps the first of them; totals count all
 MAX_RUNS: Final = 500_000  # dispatches; further ones likewise
-MAX_LATEST: Final = 100_000  # of further events, the latest are kept, at least half as many
+MAX_LATEST: Final = 100_000  # behind the first, the latest events are kept, at least half as many
 NO_EVENT: Final = -1
-_COLUMNS: Final = 7  # of an event: lane, kind, start, end, run, key of the program, cause
+_COLUMNS: Final = 7  # lane, kind, start, end, run, key of the program, cause
 _CHUNK: Final = 4096  # events that wait as tuples
 _MOST_ENDS: Final = 100_000  # cycles at which something ended
 
@@ -63,7 +63,7 @@ class Lane(NamedTuple):
     """Something that does one thing after the other: an IPU, its I/O tiles, the host, a link."""
 
     kind: LaneKind
-    number: int = 0  # of the IPU, or of the IPU-Machine
+    number: int = 0  # an IPU, or an IPU-Machine
     target: int = -1  # the neighbour of a link
 
 
@@ -175,7 +175,7 @@ class Trip(NamedTuple):
 class Rows(NamedTuple):
     """Events as columns: int64 arrays of equal length."""
 
-    number: NDArray[np.int64]  # of the event; `cause` holds such numbers
+    number: NDArray[np.int64]  # `cause` holds such numbers
     lane: NDArray[np.int64]
     kind: NDArray[np.int64]
     start: NDArray[np.int64]

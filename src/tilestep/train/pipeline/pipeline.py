@@ -87,7 +87,7 @@ _MOST_FOLD_IN: Final = 2**32 - 1  # the largest that `jax.random.fold_in` takes
 
 _HOW_INPUTS: Final = "a list of further arguments of the first stage, such as (mask,)"
 
-_serial = itertools.count(1)  # of pipelines: each is a program of its own
+_serial = itertools.count(1)  # each pipeline is a program of its own
 
 
 @final
@@ -467,7 +467,7 @@ class Pipeline:
                 done.check()
             return done.state
 
-        if saves is None:  # what a `with` calls behind `done` could let a Ctrl-C in, after which nobody has the state
+        if saves is None:  # a `with` behind `done` calls functions in which a Ctrl-C may come, after which nobody has the state
             return run_all()
         with saves:
             return run_all()

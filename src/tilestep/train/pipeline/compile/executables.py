@@ -42,14 +42,14 @@ def what_is_large(stage: Stage) -> str:
 _THREADS: Final = 16  # at most, for compiling
 
 Report = Callable[[int, int], None]  # (programs compiled, of how many)
-Executables = Mapping[int, Any]  # what each program has become, by the `id` of the jitted function
+Executables = Mapping[int, Any]  # by the `id` of the jitted function
 
 
 class _Call(NamedTuple):
     """A program and the specs of its arguments."""
 
     stage: int
-    task: str  # what it does, for messages
+    task: str  # for messages
     program: Any
     specs: tuple[Pytree, ...]
 

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 _LARGEST: Final = 1000  # bytes of what malloc takes from lists of one size: chunks below 1024 bytes
 _STEP: Final = 16  # bytes from one such size to the next
 _HEADER: Final = 8  # bytes of a chunk that its user does not get
-MOST_BYTES: Final = 32 * 2**20  # of them; compiling leaves one or two million
+MOST_BYTES: Final = 32 * 2**20  # in all chunks; compiling leaves one or two million
 
 
 @functools.cache

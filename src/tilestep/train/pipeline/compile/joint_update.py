@@ -79,7 +79,7 @@ class Joint:
         self.flow = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
         self._parts: tuple[JointPart, ...] | None = None
-        self._divided: dict[int, tuple[int, ...]] = {}  # of the state's leaves: the shapes of those that replicas divide among them
+        self._divided: dict[int, tuple[int, ...]] = {}  # leaf of the state -> its shape, if replicas divide it
         self._programs: dict[frozenset[int], tuple[tuple[JointPart, ...], Forms]] = {}  # by what is in the host's memory
         self._finish = [self._finisher(*of_stage) for of_stage in zip(stages, trained, packings, strict=False)]
         stay = not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators"))  # on the device
@@ -133,7 +133,7 @@ class Joint:
         for stage, own in zip(self._stages, self._trained, strict=True):
             try:
                 closed = alone(stage.number).flow
-            except Exception:  # what it does for all of them it cannot do for one
+            except Exception:  # the optimiser may need all stages
                 return False
             work = work_of(closed.jaxpr, taints_of(closed.jaxpr, [stage.number] * len(own), len(own)))
             if work.get(stage.number, Counter()) != whole.get(stage.number, Counter()):

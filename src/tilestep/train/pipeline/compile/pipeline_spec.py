@@ -27,7 +27,7 @@ class PipelineSpec:
     nest: Callable[[Sequence[Pytree]], Pytree]  # (an entry for each stage) -> the author's tree, in which concurrent stages are a list
     offload: Offload  # which parameters are in the host's memory, as for `placed`
     packed: bool  # whether programs take small arrays as one, and values bypass stages that only pass them on
-    watch: WatchList | None = None  # what is watched; None: nothing
+    watch: WatchList | None = None
     # (the trees of the last level's outputs) -> for each of them the indices of the leaves that somebody gets, see hidden.py; None:
     # somebody looks at all
     given_out: Callable[[Sequence[Pytree]], Sequence[frozenset[int]]] | None

@@ -129,7 +129,7 @@ def residuals(
         given |= dict(zip([own_args[index] for index in kept_args], args, strict=True)) | dict(zip(values, kept_values, strict=True))
         if not traces_again:
             given |= zip(read, computed(remade, given, read), strict=True)
-        elif remade:  # what depends on the arguments is not used of this
+        elif remade:  # values that depend on arguments are overwritten by those that forward has kept
             given = by_variable(linearised(params, list(map(_filler, own_args)))[2]) | given
         filled = [
             given[atom] if is_needed and is_variable(atom) else _filler(atom) for atom, is_needed in zip(leaves, is_read, strict=True)
@@ -155,9 +155,9 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
 
     What depends on no argument can be computed by all, and weighs nothing.
     """
-    numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # of what does depend on one
+    numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # variables that depend on an argument
     sources: dict[Atom, list[Any]] = {}  # from which it can be computed again
-    length: dict[Atom, int] = {}  # of the chain from what can't
+    length: dict[Atom, int] = {}  # primitives of that computation
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:
@@ -172,7 +172,7 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
     wanted = [variable for variable in wanted if variable in numbers]
     if sources.keys().isdisjoint(wanted):
         return wanted
-    from scipy.sparse import csgraph, csr_array  # what trains without a pipeline does not need it, and it takes 16 MiB
+    from scipy.sparse import csgraph, csr_array  # it takes 16 MiB, and training without a pipeline does without
 
     graphs: Any = csgraph  # whose types say nothing
     # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a

@@ -50,7 +50,7 @@ class Stage:
     outputs: Pytree  # the tree of its outputs' specs
     text: str  # its traced function as JAX writes it
     own_gradients: tuple[JaxprEqn, ...] = ()  # its calls of functions whose gradient is their author's
-    watch: StageWatch = NOTHING  # what of it is watched
+    watch: StageWatch = NOTHING
     # for each real parameter whether its accumulator is in the host's memory between microbatches; () for none
     accumulators_away: tuple[bool, ...] = ()
 

@@ -56,7 +56,7 @@ def wants_key(function: Callable[..., Any]) -> str:
     """Whether a stage has a keyword-only parameter `key`: "no", "must" or "may" have one."""
     try:
         parameter = inspect.signature(function).parameters.get(KEY)
-    except (TypeError, ValueError):  # of a builtin
+    except (TypeError, ValueError):  # some builtins have no signature
         return "no"
     if parameter is None or parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         return "no"

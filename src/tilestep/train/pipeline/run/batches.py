@@ -17,7 +17,7 @@ from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
-SMALL_BYTES: Final = 4 * 2**20  # of all elements of an update: they may wait on the device, and to start copies takes the host longer
+SMALL_UPDATE_BYTES: Final = 4 * 2**20  # so few bytes of elements may wait on the device: to start copies takes the host longer
 
 
 class Batch(Protocol):
@@ -69,7 +69,7 @@ class Stacked:
     def whole(self, where: Sharding) -> Element | None:
         """They are there."""
         leaves, structure = _jax.tree.flatten(self._microbatches)
-        if self._count == 1 or sum(leaf.nbytes for leaf in leaves) > SMALL_BYTES:
+        if self._count == 1 or sum(leaf.nbytes for leaf in leaves) > SMALL_UPDATE_BYTES:
             return None
         return (self._inputs, *arguments_of(_jax.tree.unflatten(structure, _there(leaves, where))))
 

@@ -54,7 +54,7 @@ class RunOutcome(NamedTuple):
     outputs: list[Any]
     is_stacked: bool  # which of both
     trees: list[Pytree]  # for each stage of the last level the tree of its outputs' specs
-    watched: dict[Key, jax.Array]  # what is watched, in the author's order; nothing if nothing is
+    watched: dict[Key, jax.Array]  # in the author's order
 
 
 @final
@@ -81,7 +81,7 @@ class Engine:
         self._programs = ProgramCache(spec, processes, direct=are_single and not is_emulated and processes is None)
         self._singles = SingleCache(spec, self._programs.make)
         self._has_run = False
-        self._ready: tuple[CompiledPipeline, list[Ready | None]] | None = None  # what the latest run has left for the next one
+        self._ready: tuple[CompiledPipeline, list[Ready | None]] | None = None  # left by the latest run for the next one
         schedule = spec.schedule
         by_schedule = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
         self._order = TaskOrder.of(schedule, by_schedule)

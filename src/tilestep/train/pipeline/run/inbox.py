@@ -55,12 +55,10 @@ class ElementFeed:
         self._elements, self._slots, self._copies, self._put = request.elements, slots, copies, request.transport.put
         self._each = request.schedule.microbatches if request.compiled.traced.is_whole else 1  # microbatches of an element
         inputs = _jax.tree.leaves(request.first[0])
-        self._stages: list[
-            tuple[int, StagePlacement, list[jax.Array]]
-        ] = []  # of the first level, each with the run's inputs on its devices
+        self._first_level: list[tuple[int, StagePlacement, list[jax.Array]]] = []  # each with the run's inputs on its devices
         for stage in request.schedule.levels[0]:
             placement = request.compiled.traced.stages[stage].placement
-            self._stages.append((stage, placement, put_local(inputs, [placement.whole] * len(inputs)) if inputs else []))
+            self._first_level.append((stage, placement, put_local(inputs, [placement.whole] * len(inputs)) if inputs else []))
         self._send(request.first, with_copies=False)
 
     def take(self, *, with_copies: bool = False) -> None:
@@ -70,7 +68,7 @@ class ElementFeed:
     def _send(self, element: Element, *, with_copies: bool) -> None:
         microbatch, self.arrived = self.arrived, self.arrived + self._each
         leaves = _jax.tree.leaves(element[1:])
-        for stage, placement, inputs in self._stages:
+        for stage, placement, inputs in self._first_level:
             sharding = placement.along(1)
             args = [*inputs, *leaves]
             self._slots[stage][microbatch : microbatch + self._each] = [args] * self._each
@@ -91,7 +89,7 @@ class Inbox:
         compiled, count = request.compiled, request.schedule.microbatches
         traced, stages = compiled.traced, compiled.traced.stages
         self._args: Slots = [[None] * count for _ in stages]
-        self._gradients: Slots = [[None] * count for _ in stages]  # of the outputs: (stage that read them) -> gradients
+        self._output_gradients: Slots = [[None] * count for _ in stages]  # each: (stage that read the outputs) -> gradients
         self._routes, self._copies = compiled.routes, Copies(request.transport.put_moves)
         self._feed = ElementFeed(request, self._args, self._copies)
         self._keys = _keys_on_devices(request)
@@ -103,7 +101,7 @@ class Inbox:
         """All leaves of a stage's arguments. Args: aux: leaves of its auxiliary state."""
         slots = self._args[stage]
         args = slots[microbatch]
-        if args is None:  # of the first level: others have got theirs
+        if args is None:  # only a stage of the first level waits for its element
             while self._feed.arrived <= microbatch:
                 self._feed.take()
             args = slots[microbatch]
@@ -131,9 +129,9 @@ class Inbox:
         """Sends gradients of a stage's arguments to the stages that made the arguments."""
         for destination, sources, sharding in self._routes.backs[stage]:
             values = [gradients[source] for source in sources]
-            by_reader = self._gradients[destination][microbatch]
+            by_reader = self._output_gradients[destination][microbatch]
             if by_reader is None:
-                by_reader = self._gradients[destination][microbatch] = {}
+                by_reader = self._output_gradients[destination][microbatch] = {}
             by_reader[stage] = values
             if sharding is not None:
                 for index, gradient in enumerate(values):
@@ -141,7 +139,7 @@ class Inbox:
 
     def output_gradients(self, stage: int, microbatch: int) -> list[jax.Array]:
         """The gradients of a stage's real outputs, summed over all stages that read them, on its devices."""
-        by_reader, self._gradients[stage][microbatch] = self._gradients[stage][microbatch], None
+        by_reader, self._output_gradients[stage][microbatch] = self._output_gradients[stage][microbatch], None
         rows = list(by_reader.values())  # each in the order of the outputs
         return rows[0] if len(rows) == 1 or not self._is_local[stage] else gradient_sum(rows)
 

@@ -142,7 +142,7 @@ class SingleCache:
         self._spec, self._make = spec, make
         self._programs: dict[Hashable, Single] = {}
         self._latest: Single | None = None
-        self._latest_impl: str | None = None  # of its random key
+        self._latest_key_impl: str | None = None
 
     @property
     def has_run(self) -> bool:
@@ -152,7 +152,7 @@ class SingleCache:
     def latest(self, structure: Any, key: jax.Array | None) -> Single | None:
         """The program of the latest run, if it takes such a state and such a key."""
         single = self._latest
-        return single if single is not None and single.structure == structure and self._latest_impl == key_impl_of(key) else None
+        return single if single is not None and single.structure == structure and self._latest_key_impl == key_impl_of(key) else None
 
     def find(self, state: RunState, structure: Any, stacks: list[Element], key: jax.Array | None, report: Report | None) -> Single:
         """The program for such a state and such elements. Args: structure: of the state."""
@@ -165,5 +165,5 @@ class SingleCache:
             inputs, items, words = stacks[0]
             one = (inputs, *_jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), (items, words)))
             single = self._programs[shapes] = Single(self._make(state, one, impl), self._spec, structure)
-        self._latest, self._latest_impl = single, impl
+        self._latest, self._latest_key_impl = single, impl
         return single

@@ -63,7 +63,7 @@ class _Said:
 
     point: str
     value: object
-    failure: _Failure | None  # what has gone wrong there, if something has
+    failure: _Failure | None
 
 
 @final

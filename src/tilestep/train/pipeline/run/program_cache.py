@@ -49,7 +49,7 @@ class ProgramCache:
         self._runnables: dict[Hashable, Runnable] = {}
         self._latest: Latest | None = None
         self._plain: list[weakref.ref[jax.Array]] = []  # the state's arrays after the latest run, if that started programs directly
-        self._pieces: list[Pieces | None] = []  # of memory, that compiling has left: for each entry of `_runnables`
+        self._pieces: list[Pieces | None] = []  # for each entry of `_runnables` the memory that compiling it has left
 
     def find(
         self, state: RunState, first: Element, batch: Batch, key: jax.Array | None, report: Report | None

@@ -131,7 +131,7 @@ class Progress:
         assert raised is not None  # one of the two there is
         if not is_lost:
             tell_loop_state(raised, name=self._name, carry=self.state, steps=self._before + self.updates, units="updates", state="state")
-        with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
+        with contextlib.suppress(Exception):  # some exceptions take no attribute
             raised.state = None if is_lost else self.state  # pyrefly: ignore[missing-attribute]
         return raised
 

@@ -30,7 +30,7 @@ class RunArrays:
     aux: list[list[jax.Array]]  # leaves of the auxiliary state
     optimizer_states: list[Pytree]  # the optimiser's states
     joint: Pytree  # the optimiser's state if it looks across stages
-    ready: list[Ready | None]  # what an update has prepared for the next run
+    ready: list[Ready | None]  # prepared by an update for the next run
 
     @classmethod
     def at_start(cls, request: RunRequest) -> RunArrays:

@@ -56,14 +56,14 @@ class Sightings:
     def __init__(self, compiled: CompiledPipeline, schedule: Schedule) -> None:
         self._compiled, self._count, self._updates = compiled, schedule.microbatches, rows_of_updates(schedule)
         stages = compiled.traced.stages
-        self._halves = {  # of stages of which something is watched
+        self._halves_of_watched_stages = {
             number: _halves(stage, is_one=compiled.last is not None and stage is stages[-1])
             for number, stage in enumerate(stages)
             if stage.watch != NOTHING
         }
         self._totals: list[tuple[list[Any], list[Any]]] = [([], []) if begin is None else begin() for begin in compiled.totals]
-        self._columns: dict[Key, list[Any]] = {}  # of each microbatch, or each update
-        self._found: dict[Key, Any] = {}  # what is reduced
+        self._columns: dict[Key, list[Any]] = {}  # a value for each microbatch, or each update
+        self._reduced: dict[Key, Any] = {}
         self._done = [0] * len(stages)  # updates
 
     def totals(self, stage: int, half: int) -> list[jax.Array]:
@@ -75,14 +75,14 @@ class Sightings:
 
     def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, totals: Sequence[jax.Array]) -> None:
         """What a program has returned."""
-        of = self._halves[stage][half]
+        of = self._halves_of_watched_stages[stage][half]
         self._totals[stage][half][:] = totals
         for seen, row in zip(of.rows, rows, strict=True):
             self._columns.setdefault(seen.key, [None] * self._count)[microbatch] = row
         if microbatch == self._count - 1:
             for index, seen in enumerate(of.totals):
                 if seen.how == "last":
-                    self._found[seen.key], self._totals[stage][half][index] = totals[index], None
+                    self._reduced[seen.key], self._totals[stage][half][index] = totals[index], None
 
     def updated(self, stage: int, params: Arrays) -> None:
         """A stage has been updated. The next update donates its parameters, so what is watched of them is copied."""
@@ -91,15 +91,15 @@ class Sightings:
             leaf = params[seen.leaf]
             if seen.how == "all":
                 self._columns.setdefault(seen.key, []).append(watched_copy(leaf))
-            elif seen.how == "sum" and seen.key in self._found:
-                self._found[seen.key] = watched_sum(self._found[seen.key], leaf)
+            elif seen.how == "sum" and seen.key in self._reduced:
+                self._reduced[seen.key] = watched_sum(self._reduced[seen.key], leaf)
             elif seen.how == "sum" or self._done[stage] == self._updates:
-                self._found[seen.key] = watched_copy(leaf)
+                self._reduced[seen.key] = watched_copy(leaf)
 
     def values(self) -> dict[Key, jax.Array]:
         """All of it."""
-        found = dict(self._found)
-        for number, of_stage in self._halves.items():
+        found = dict(self._reduced)
+        for number, of_stage in self._halves_of_watched_stages.items():
             for of, totals in zip(of_stage, self._totals[number], strict=True):
                 found |= {seen.key: total for seen, total in zip(of.totals, totals, strict=True) if seen.how == "sum"}
             keys = [seen.key for seen in _all_of(self._compiled.traced.stages[number].watch) if seen.how == "all"]

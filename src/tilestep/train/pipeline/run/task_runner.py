@@ -52,7 +52,7 @@ class RunResult(NamedTuple):
     # for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss]. None in the place of what is
     # hidden.
     outputs: list[list[Any]]
-    watched: dict[Key, jax.Array]  # what is watched; nothing if nothing is
+    watched: dict[Key, jax.Array]
     ready: list[Ready | None]  # for each stage what the next run may begin with
 
 
@@ -75,7 +75,7 @@ class TaskRunner:
         self._last_gradients: list[Any] = [None] * count
         self._last_level = frozenset(request.schedule.levels[-1])
         self._stashes_params = request.schedule.weights == "stashed"
-        self._reduces = frozenset(stage for stage, begin in enumerate(request.compiled.totals) if begin is not None)  # what is watched
+        self._reduces_watched = frozenset(stage for stage, begin in enumerate(request.compiled.totals) if begin is not None)
         self._latest: list[jax.Array] = []  # outputs of the latest forward, for the watch
 
     def run(self) -> RunResult:
@@ -124,7 +124,7 @@ class TaskRunner:
 
     def _forward(self, stage: int, microbatch: int) -> None:
         compiled, arrays = self._compiled, self._arrays
-        totals = self._sightings.totals(stage, _FORWARD) if stage in self._reduces else _NOTHING
+        totals = self._sightings.totals(stage, _FORWARD) if stage in self._reduces_watched else _NOTHING
         args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.current(stage)
         if stage == self._last:
             assert compiled.last is not None
@@ -162,7 +162,7 @@ class TaskRunner:
         params = arrays.read_params(compiled, stage, kept.params)
         of_outputs = self._inbox.output_gradients(stage, microbatch)
         number = compiled.before[stage][microbatch]
-        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces else _NOTHING
+        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces_watched else _NOTHING
         arrays.accumulators[stage], gradients, rows, totals = backward(
             arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, totals
         )
@@ -183,7 +183,7 @@ class TaskRunner:
         assert program is not None and kept is not None  # noqa: PT018  # the schedule has such tasks, and forward was before
         of_outputs = self._inbox.output_gradients(stage, microbatch)
         params = self._arrays.read_params(self._compiled, stage)
-        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces else _NOTHING
+        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces_watched else _NOTHING
         gradients, values, rows, totals = program(params, kept.args, kept.values, of_outputs, totals)
         if rows or totals:
             self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
