@@ -35,6 +35,7 @@ from benchmarks.commit import commit
 from tilestep.machine import SYNC_PATTERNS, load_machine
 from tilestep.plan.steps import Argument, Collective, Node, Program, Result, Series, Superstep, TileMemory
 from tilestep.sim import System
+from tilestep.sim.calls import Dispatch
 
 QUESTION = "does an event of virtual time cost the same from 1 to 256 IPUs?"
 MACHINE = "bow-pod256"
@@ -113,7 +114,7 @@ def apart(system: System, ipus: Sequence[int]) -> Callable[[int], None]:
         for turn in range(runs):
             ipu = ipus[turn % len(ipus)]
             batch, results = values.put(ipu, BATCH_BYTES), values.new(2)
-            system.dispatch(step, key=1, ipus=(ipu,), arguments=[[states[ipu], batch]], results=[results], counts=())
+            system.dispatch(step, Dispatch(key=1, ipus=(ipu,), arguments=[[states[ipu], batch]], results=[results], counts=()))
             values.forget(states[ipu], batch, results[1])
             states[ipu] = results[0]
 
@@ -135,7 +136,7 @@ def together(system: System, ipus: Sequence[int]) -> Callable[[int], None]:
         for _ in range(-(-runs // len(ipus))):
             batches, results = [values.put(ipu, BATCH_BYTES) for ipu in ipus], [values.new(2) for _ in ipus]
             arguments = [list(row) for row in zip(states, batches, strict=True)]
-            system.dispatch(step, key=1, ipus=tuple(ipus), arguments=arguments, results=results, counts=())
+            system.dispatch(step, Dispatch(key=1, ipus=tuple(ipus), arguments=arguments, results=results, counts=()))
             values.forget(*states, *batches, *(row[1] for row in results))
             states[:] = [row[0] for row in results]
 
@@ -156,7 +157,9 @@ def group(system: System, ipus: Sequence[int]) -> Callable[[int], None]:
             passed = values.put(ipus[0], PASSED_BYTES)
             for ipu, stage in zip(ipus, stages, strict=True):
                 argument, [result] = values.copy(passed, ipu), values.new(1)
-                system.dispatch(stage, key=ipu, ipus=(ipu,), arguments=[[argument]], results=[[result]], counts=(), group=("g", entry))
+                system.dispatch(
+                    stage, Dispatch(key=ipu, ipus=(ipu,), arguments=[[argument]], results=[[result]], counts=(), group=("g", entry))
+                )
                 values.forget(argument, passed)
                 passed = result
 

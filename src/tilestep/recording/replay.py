@@ -102,17 +102,7 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 parts += len(call.ipus)
                 if parts > MAX_PARTS:
                     raise ValueError(f"the calls dispatch more than {MAX_PARTS:,} parts of programs, which is more than a log keeps")
-                system.dispatch(
-                    program,
-                    key=call.key,
-                    ipus=call.ipus,
-                    arguments=call.arguments,
-                    results=call.results,
-                    counts=call.counts,
-                    group=call.group,
-                    task=call.task,
-                    line=call.line,
-                )
+                system.dispatch(program, call)
             case made.Accumulated(batch, steps):
                 system.accumulated(batch, steps)
             case made.MomentCall(number):

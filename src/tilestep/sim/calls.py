@@ -74,14 +74,14 @@ class Forget(NamedTuple):
 class Dispatch(NamedTuple):
     """A program starts. Arguments, results and counts are by device position."""
 
-    key: int
+    key: int  # dispatches with one key share residency
     ipus: tuple[int, ...]
-    arguments: Sequence[Sequence[int]]
-    results: Sequence[Sequence[int]]
-    counts: Sequence[Counts]
-    group: tuple[str, int] | None
-    task: Task | None
-    line: HostLine | None = None
+    arguments: Sequence[Sequence[int]]  # values, in the order of the program's arguments
+    results: Sequence[Sequence[int]]  # new values, in the order of its results
+    counts: Sequence[Counts]  # how often the data-dependent parts were taken; () if there are none
+    group: tuple[str, int] | None = None  # name and entry of the program group around the call
+    task: Task | None = None  # the pipeline's task that the run belongs to
+    line: HostLine | None = None  # of the host program
 
 
 class Accumulated(NamedTuple):

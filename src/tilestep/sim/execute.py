@@ -118,7 +118,7 @@ class Execution:
 
     def download(self, value: Value, part: RunPart, ledger: ProgramLedger, sync: int, start: int) -> int:
         """Copies a value that is in SRAM only to the host, between two runs of its IPU."""
-        end = self._transfer("to-host", part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
+        end = self._transfer(part.state, start, value.size_bytes, _READ, ledger, 2 * sync)
         value.host_ready = part.state.free = end
         value.event = part.state.event
         self.horizon = max(self.horizon, end)
@@ -193,7 +193,7 @@ class Execution:
         clock = max(start, state.io_end) if part.reloads else start
         if part.saved:
             size_bytes = sum(value.size_bytes for value in part.saved)
-            clock = self._transfer("to-host", state, clock, size_bytes, _SAVE, ledger, run=run, part=part)
+            clock = self._transfer(state, clock, size_bytes, _SAVE, ledger, run=run, part=part)
             for value in part.saved:
                 value.host_ready = clock
                 value.event = state.event
@@ -214,7 +214,7 @@ class Execution:
         for part in share.parts:
             if part.bytes_in:
                 ledger = run.prepared.ledger
-                arrived = self._transfer("to-ipus", part.state, start, part.bytes_in, _STREAM_IN, ledger, 2 * share.sync, run, part)
+                arrived = self._transfer(part.state, start, part.bytes_in, _STREAM_IN, ledger, 2 * share.sync, run, part)
                 end = max(end, arrived)
         return _release(share.parts, end)
 
@@ -289,7 +289,7 @@ class Execution:
         for part in share.parts:
             if part.streams_out:
                 ledger = prepared.ledger
-                sent = self._transfer("to-host", part.state, start, part.bytes_to_host, _STREAM_OUT, ledger, 2 * share.sync, run, part)
+                sent = self._transfer(part.state, start, part.bytes_to_host, _STREAM_OUT, ledger, 2 * share.sync, run, part)
                 end = max(end, sent)
         return _release(share.parts, end)
 
@@ -357,7 +357,6 @@ class Execution:
 
     def _transfer(
         self,
-        link: LaneKind,
         state: IpuState,
         start: int,
         size_bytes: int,
@@ -369,6 +368,7 @@ class Execution:
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         number = NO_EVENT if run is None else run.number
+        link: LaneKind = "to-ipus" if kind == _STREAM_IN else "to-host"
         cycles = self._on_link(size_bytes, to_host=link == "to-host")
         end = self._carry(link, state.machine, start, cycles, ledger.key, number) + self._latency + sync
         self._spend(state, start, end, kind, ledger, run, part)

@@ -13,7 +13,7 @@ from typing import Final, final
 from tilestep.hints import EffectiveBatch
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
-from tilestep.plan.steps import Counts, Program
+from tilestep.plan.steps import Program
 from tilestep.sim.body import NO_CALLS
 from tilestep.sim.call_log import CallLog
 from tilestep.sim.calls import Accumulated, Copy, Dispatch, HostLine, Moment, MomentCall, Put, Read, Wait
@@ -29,7 +29,7 @@ from tilestep.sim.residency import IpuState, Partition, TileUse, Value, require_
 from tilestep.sim.run import ProgramRun, RunPart
 from tilestep.sim.snapshot import Parts, Snapshot, restore, take_snapshot
 from tilestep.sim.sync import host_set
-from tilestep.sim.trace import EventTimeline, Lane, Recorder, Rows, RunRow, Task, Trace, Trip
+from tilestep.sim.trace import EventTimeline, Lane, Recorder, Rows, RunRow, Trace, Trip
 from tilestep.units import cycles_from_seconds
 
 _TIDY_EVERY: Final = 256  # dispatches, at least, between two removals of channel spans that have passed
@@ -405,36 +405,16 @@ class System:
     def _is_loaded(self, group: str) -> bool:
         return group in self._partitions and bool(self._partitions[group].members)
 
-    def dispatch(
-        self,
-        program: Program,
-        *,
-        key: int,
-        ipus: tuple[int, ...],
-        arguments: Sequence[Sequence[int]],
-        results: Sequence[Sequence[int]],
-        counts: Sequence[Counts],
-        group: tuple[str, int] | None = None,
-        task: Task | None = None,
-        line: HostLine | None = None,
-    ) -> None:
-        """Makes the host start `program` on `ipus` and go on.
+    def dispatch(self, program: Program, call: Dispatch) -> None:
+        """Makes the host start a planned program on IPUs and go on.
 
-        Args:
-            program: the planned program.
-            key: number of the loaded program; dispatches with one key share residency.
-            ipus: the IPU of each device position.
-            arguments: per position, the values in the order of `program.arguments`.
-            results: per position, new values in the order of `program.results`.
-            counts: per position, how often the data-dependent parts were taken; may be empty if there are none.
-            group: name and entry of the program group around the call, or None. A value that one member makes and another takes in the
-                same entry stays on the chip, on the same IPU or by `copy` on another.
-            task: of a pipeline, that the run belongs to; for recordings.
-            line: of the host program; for recordings.
+        A value that one member of a group makes and another takes in the same entry stays on the chip, on the same IPU or by `copy` on
+        another.
 
         Raises:
             ValueError: for an unknown, donated or misplaced value, a wrong number of arguments, results or IPUs, or a missing count.
         """
+        key, ipus, arguments, results, counts, group, task, _ = call
         prepared = self._programs.get(program, key, ipus)
         taken = prepared.take(self._values, arguments, results)
         bodies = prepared.bodies(counts)
@@ -442,7 +422,7 @@ class System:
         loads = self._execution.loads(prepared, counts) if prepared.body.collective else ()
 
         if self._log is not None:
-            self._log.add(Dispatch(key, ipus, arguments, results, counts, group, task, line))
+            self._log.add(call)
         host = self._host
         if group is None:
             identity: int | str = key

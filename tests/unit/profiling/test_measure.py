@@ -10,6 +10,7 @@ from tilestep.figures.records import ProgramCycles
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.profiling.measure import profile_between
 from tilestep.sim import Mark
+from tilestep.sim.calls import Dispatch
 from tilestep.views.profile import Profile
 
 # step(state, batch) -> state', loss
@@ -150,11 +151,13 @@ def test_bytes_are_of_all_ipus_and_cycles_of_the_slowest() -> None:
     f = program(Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0), takes=(8,), gives=(4,), num_ipus=2)
     host.system.dispatch(
         f,
-        key=1,
-        ipus=(0, 1),
-        arguments=[[host.put(8)], [host.put(8, ipu=1)]],
-        results=[[100], [101]],
-        counts=[Counts(times={(0, 0): 3}), Counts(times={(0, 0): 5})],
+        Dispatch(
+            key=1,
+            ipus=(0, 1),
+            arguments=[[host.put(8)], [host.put(8, ipu=1)]],
+            results=[[100], [101]],
+            counts=[Counts(times={(0, 0): 3}), Counts(times={(0, 0): 5})],
+        ),
     )
     profile = profile_of(host)
     [found] = profile.programs

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.sim import System
+from tilestep.sim.calls import Dispatch
 
 STATE = 60
 
@@ -33,7 +34,7 @@ def programs_in_turn(host: Host, count: int, *, forgets: bool) -> None:
         called = program(superstep(7), takes=(8,), gives=(8,))
         taken, made = 2 * key, 2 * key + 1
         host.system.put(taken, ipu=0, size_bytes=8, on_host=False)
-        host.system.dispatch(called, key=key + 1, ipus=(0,), arguments=[[taken]], results=[[made]], counts=())
+        host.system.dispatch(called, Dispatch(key=key + 1, ipus=(0,), arguments=[[taken]], results=[[made]], counts=()))
         host.system.read(made)
         host.system.forget(taken)
         host.system.forget(made)

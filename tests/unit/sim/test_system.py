@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, LOADED, NUM_TILES, Host, collective, machine, program, superstep
 from tilestep.plan.steps import Counts, Loop, Program, Series
 from tilestep.sim import System
-from tilestep.sim.calls import Call
+from tilestep.sim.calls import Call, Dispatch
 from tilestep.sim.trace import MAX_EVENTS
 
 
@@ -110,11 +110,7 @@ def test_counts_of_each_ipu_time_its_own_run() -> None:
     body = Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0)
     system.dispatch(
         program(body, num_ipus=2),
-        key=1,
-        ipus=(0, 1),
-        arguments=[[], []],
-        results=[[], []],
-        counts=[Counts(times={(0, 0): 3}), Counts(times={(0, 0): 5})],
+        Dispatch(key=1, ipus=(0, 1), arguments=[[], []], results=[[], []], counts=[Counts(times={(0, 0): 3}), Counts(times={(0, 0): 5})]),
     )
     assert [event.end_cycle - event.start_cycle for event in system.trace.events if event.kind == "compute"] == [30, 50]
 
@@ -283,7 +279,7 @@ TAKES_ONE = program(superstep(1), name="g", takes=(8,), gives=(8,))
 
 
 def dispatch(system: System, called: Program, *, key: int = 1, ipus: tuple[int, ...] = (0,), takes: list[int], gives: list[int]) -> None:
-    system.dispatch(called, key=key, ipus=ipus, arguments=[takes], results=[gives], counts=())
+    system.dispatch(called, Dispatch(key=key, ipus=ipus, arguments=[takes], results=[gives], counts=()))
 
 
 @pytest.mark.parametrize("call", ["read", "wait", "forget"])
@@ -318,9 +314,9 @@ def test_a_missing_count_is_refused_before_anything_moves() -> None:
     system = System(machine(1))
     body = Loop(name="while", scope="", body=Series(nodes=(superstep(10),)), trips=None, site=0)
     with pytest.raises(ValueError, match="site 0, arm 0 has no count"):
-        system.dispatch(program(body), key=1, ipus=(0,), arguments=[[]], results=[[]], counts=[Counts()])
+        system.dispatch(program(body), Dispatch(key=1, ipus=(0,), arguments=[[]], results=[[]], counts=[Counts()]))
     with pytest.raises(ValueError, match="program 'f' runs on 1 IPUs, but has counts for 0"):
-        system.dispatch(program(body), key=1, ipus=(0,), arguments=[[]], results=[[]], counts=())
+        system.dispatch(program(body), Dispatch(key=1, ipus=(0,), arguments=[[]], results=[[]], counts=()))
     assert system.host_cycle == 0
 
 

@@ -7,6 +7,7 @@ from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import HostSpec, IpuSpec, LinkSpec, MachineSpec, TileSpec
 from tilestep.plan.steps import Argument, Collective, CollectiveKind, Node, Program, Result, Series, Superstep, TileMemory
 from tilestep.sim import System
+from tilestep.sim.calls import Dispatch
 
 DISPATCH, LATENCY, LOAD = 20, 5, 100  # cycles: of the host per program, of a transfer, of a load beside its bytes
 NUM_TILES = 4
@@ -140,7 +141,9 @@ class Host:
     ) -> list[list[int]]:
         """Dispatch on several IPUs."""
         results = [[self.name() for _ in called.results] for _ in ipus]
-        self.system.dispatch(called, key=self.key(called), ipus=ipus, arguments=arguments, results=results, counts=(), group=group)
+        self.system.dispatch(
+            called, Dispatch(key=self.key(called), ipus=ipus, arguments=arguments, results=results, counts=(), group=group)
+        )
         return results
 
     def key(self, called: Program) -> int:

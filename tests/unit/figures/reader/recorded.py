@@ -14,6 +14,7 @@ from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.sums import RecordedCompilation, SimulationSpan
+from tilestep.sim.calls import Dispatch
 
 
 def larger(num_ipus: int = 1, *, clock_hz: float = 1e6) -> MachineSpec:
@@ -116,7 +117,7 @@ def run_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = (), clo
         ipus = tuple(range(called.num_ipus))
         values = [[host.put(argument.size_bytes, ipu=ipu) for argument in called.arguments] for ipu in ipus]
         results = [[host.name() for _ in called.results] for _ in ipus]
-        host.system.dispatch(called, key=host.key(called), ipus=ipus, arguments=values, results=results, counts=counts)
+        host.system.dispatch(called, Dispatch(key=host.key(called), ipus=ipus, arguments=values, results=results, counts=counts))
         if results[0]:
             host.system.wait(results[0][0])
     return host

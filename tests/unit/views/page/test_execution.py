@@ -17,6 +17,7 @@ from tilestep.figures.reader.spans import WAIT, Span
 from tilestep.plan.steps import Counts
 from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS, TABLES
+from tilestep.sim.calls import Dispatch
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections.execution import run_spans, waits
 from tilestep.views.page.sections.execution.section import execution
@@ -99,11 +100,7 @@ def alone_with_trips(*trips: int) -> Report:
         [value] = [host.put(argument.size_bytes, ipu=0) for argument in called.arguments]
         host.system.dispatch(
             called,
-            key=host.key(called),
-            ipus=(0,),
-            arguments=[[value]],
-            results=[[host.name()]],
-            counts=[Counts(times={(1, 0): count})],
+            Dispatch(key=host.key(called), ipus=(0,), arguments=[[value]], results=[[host.name()]], counts=[Counts(times={(1, 0): count})]),
         )
     return Report(recorded(host, [called]))
 
@@ -115,7 +112,7 @@ def on_later_ipus() -> Report:
     for ipus in ((2, 3), (3, 1)):
         values = [[host.put(10, ipu=ipu)] for ipu in ipus]
         results = [[host.name()] for _ in ipus]
-        host.system.dispatch(called, key=host.key(called), ipus=ipus, arguments=values, results=results, counts=counts)
+        host.system.dispatch(called, Dispatch(key=host.key(called), ipus=ipus, arguments=values, results=results, counts=counts))
     return Report(recorded(host, [called]))
 
 

@@ -12,6 +12,7 @@ from tests.unit.figures.reader.recorded import larger, recorded, report_of, two_
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.figures.reader import Report
 from tilestep.recording.capture import last_update
+from tilestep.sim.calls import Dispatch
 from tilestep.sim.trace import RunRow, Task
 from tilestep.train.schedules import Schedule, grouped, interleaved, loading_parameters, sequential, zero_bubble
 from tilestep.train.schedules.tasks import OF_PARAMETERS, SLOTS, Costs, Kind
@@ -43,13 +44,15 @@ def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clo
             told = Task(task.stage, task.kind.meaning, task.microbatch if numbered and task.microbatch is not None else -1)
             host.system.dispatch(
                 called,
-                key=host.key(called),
-                ipus=(schedule.device(task),),
-                arguments=[[]],
-                results=[[]],
-                counts=(),
-                group=("pipeline 1", update + 1),
-                task=told,
+                Dispatch(
+                    key=host.key(called),
+                    ipus=(schedule.device(task),),
+                    arguments=[[]],
+                    results=[[]],
+                    counts=(),
+                    group=("pipeline 1", update + 1),
+                    task=told,
+                ),
             )
     return Report(recorded(host, list(used.values()), runs_in_detail=runs_in_detail))
 
