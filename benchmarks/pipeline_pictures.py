@@ -37,7 +37,7 @@ from rich.table import Table
 import tilestep
 from benchmarks.commit import commit
 from tilestep.machine import load_machine
-from tilestep.sim.collective import pass_cost
+from tilestep.sim.cycles.collective import pass_cost
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.schedules.schedule import Costs, Schedule, Timeline
 from tilestep.train.schedules.trace import costs_of, traced

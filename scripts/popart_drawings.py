@@ -17,7 +17,7 @@ from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.other_machines import machine_beside
 from tilestep.profiling.plugin import initialize
-from tilestep.sim.sync import host_set
+from tilestep.sim.cycles.sync import host_set
 
 MACHINE = "bow-2000"
 NAMES = "ABCD"

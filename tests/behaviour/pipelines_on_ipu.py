@@ -15,7 +15,7 @@ import pytest
 
 import tilestep
 from tilestep.machine import load_machine
-from tilestep.sim.collective import pass_cost
+from tilestep.sim.cycles.collective import pass_cost
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.schedules.schedule import Costs, Timeline
 from tilestep.train.schedules.trace import costs_of, traced

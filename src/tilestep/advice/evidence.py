@@ -20,9 +20,9 @@ from tilestep.recording.history import History
 from tilestep.recording.replay import play, replay
 from tilestep.recording.sources import Source
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
-from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
+from tilestep.sim.state.ledger import ProgramTotals
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
 

@@ -22,7 +22,7 @@ from tilestep.program.hlo import HloModule, Instruction
 from tilestep.program.shapes import array_of
 from tilestep.recording.edits.donation import pairs_of
 from tilestep.recording.sources import Source, module_of
-from tilestep.sim.body import body_cost
+from tilestep.sim.cycles.body import body_cost
 from tilestep.units import ceil_div, seconds_from_cycles
 
 _SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")

@@ -21,7 +21,7 @@ from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
 from tilestep.recording.edits.script import Change, Script
 from tilestep.recording.sources import Source, module_of
 from tilestep.sim.calls import Dispatch
-from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.state.ledger import ProgramTotals
 from tilestep.sim.trace import BESIDE, Task
 
 MOST_PARTS: Final = 200  # of all stages together

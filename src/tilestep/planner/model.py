@@ -20,10 +20,10 @@ from tilestep.pjrt.programs.planning import plan_for
 from tilestep.planner.products import least_macs, macs_per_cycle
 from tilestep.planner.sharding import Specs, on_mesh, share, within
 from tilestep.profiling.plugin import initialize
-from tilestep.sim.body import body_cost
+from tilestep.sim.cycles.body import body_cost
 from tilestep.train.jaxprs import is_real
 from tilestep.train.other_arguments import name_of
-from tilestep.train.pipeline.compile.tied import leaves_tied
+from tilestep.train.pipeline.compile.updates.tied import leaves_tied
 from tilestep.train.planned import plan_options_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax

@@ -11,8 +11,8 @@ from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.program import ProgramTables
 from tilestep.recording.schema import EVENT_KINDS
-from tilestep.sim.ledger import ProgramTotals, RunSizes
-from tilestep.sim.residency import Group
+from tilestep.sim.state.ledger import ProgramTotals, RunSizes
+from tilestep.sim.state.residency import Group
 from tilestep.sim.system import Mark, System
 
 _EVENT_KINDS: Final = {kind: number for number, kind in enumerate(EVENT_KINDS)}

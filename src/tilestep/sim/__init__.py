@@ -1,9 +1,9 @@
 """Simulates planned programs: virtual clocks of host, IPUs and links."""
 
-from tilestep.sim.ledger import ProgramTotals as ProgramTotals
 from tilestep.sim.recurrence import Recurrence as Recurrence
-from tilestep.sim.residency import Group as Group
-from tilestep.sim.residency import TileUse as TileUse
+from tilestep.sim.state.ledger import ProgramTotals as ProgramTotals
+from tilestep.sim.state.residency import Group as Group
+from tilestep.sim.state.residency import TileUse as TileUse
 from tilestep.sim.system import Mark as Mark
 from tilestep.sim.system import System as System
 from tilestep.sim.trace import KINDS as KINDS

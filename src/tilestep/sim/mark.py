@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilestep.hints import EffectiveBatch
-from tilestep.sim.ledger import ProgramTotals
-from tilestep.sim.residency import Group
+from tilestep.sim.state.ledger import ProgramTotals
+from tilestep.sim.state.residency import Group
 from tilestep.sim.trace import EventKind
 
 ByIpu = Mapping[int, Mapping[EventKind, int]]  # IPU -> kind -> cycles

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, final
 
 from tilestep.sim.channel import Channel, Resource
-from tilestep.sim.ledger import HostBytes, ProgramLedger
-from tilestep.sim.residency import IpuState, Value
 from tilestep.sim.snapshot import Parts
+from tilestep.sim.state.ledger import HostBytes, ProgramLedger
+from tilestep.sim.state.residency import IpuState, Value
 
 _ALIKE: Final = 3  # moments that must be alike: a sum that depended on a clock's age would tell itself at the third
 _MOST_TRIED: Final = 64  # pieces of work, of which none was like the one before: then nobody looks any more

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel, Resource, Resources
-from tilestep.sim.execute import Execution
-from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.part_builder import PartBuilder
-from tilestep.sim.prepared import PreparedPrograms
-from tilestep.sim.residency import Group, IpuState, Partition, TileUse, Value
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.part_builder import PartBuilder
+from tilestep.sim.state.ledger import ProgramLedger
+from tilestep.sim.state.prepared import PreparedPrograms
+from tilestep.sim.state.residency import Group, IpuState, Partition, TileUse, Value
 
 Spans = tuple[tuple[int, int], ...]  # (start, end) for which a channel is busy
 

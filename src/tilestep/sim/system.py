@@ -14,21 +14,21 @@ from tilestep.hints import EffectiveBatch
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Program
-from tilestep.sim.body import NO_CALLS
 from tilestep.sim.call_log import CallLog
 from tilestep.sim.calls import Accumulated, Copy, Dispatch, HostLine, Moment, MomentCall, Put, Read, Wait
-from tilestep.sim.causes import note_dispatch, note_wait
-from tilestep.sim.downloads import Downloads
-from tilestep.sim.execute import Execution
-from tilestep.sim.lockstep import Lockstep
+from tilestep.sim.cycles.body import NO_CALLS
+from tilestep.sim.cycles.sync import host_set
 from tilestep.sim.mark import Mark
-from tilestep.sim.part_builder import PartBuilder
-from tilestep.sim.prepared import PreparedPrograms
 from tilestep.sim.recurrence import Standing, Sums, advance, standing
-from tilestep.sim.residency import IpuState, Partition, TileUse, Value, require_new, require_not_donated, require_value, unknown_value
-from tilestep.sim.run import ProgramRun, RunPart
+from tilestep.sim.runs.causes import note_dispatch, note_wait
+from tilestep.sim.runs.downloads import Downloads
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.lockstep import Lockstep
+from tilestep.sim.runs.part_builder import PartBuilder
+from tilestep.sim.runs.run import ProgramRun, RunPart
 from tilestep.sim.snapshot import Parts, Snapshot, restore, take_snapshot
-from tilestep.sim.sync import host_set
+from tilestep.sim.state.prepared import PreparedPrograms
+from tilestep.sim.state.residency import IpuState, Partition, TileUse, Value, require_new, require_not_donated, require_value, unknown_value
 from tilestep.sim.trace import EventTimeline, Lane, Recorder, Rows, RunRow, Trace, Trip
 from tilestep.units import cycles_from_seconds
 

@@ -30,9 +30,9 @@ from tilestep.train.optimizers.offloaded import offloaded as offloaded
 from tilestep.train.optimizers.sharded import replica_specs as replica_specs
 from tilestep.train.optimizers.sharded import sharded as sharded
 from tilestep.train.optimizers.sharded import unsharded as unsharded
-from tilestep.train.pipeline.compile.marks import watched as watched
-from tilestep.train.pipeline.compile.watch_keys import gradient as gradient
-from tilestep.train.pipeline.compile.watch_keys import parameter as parameter
+from tilestep.train.pipeline.compile.watched.marks import watched as watched
+from tilestep.train.pipeline.compile.watched.watch_keys import gradient as gradient
+from tilestep.train.pipeline.compile.watched.watch_keys import parameter as parameter
 from tilestep.train.pipeline.pipeline import Pipeline as Pipeline
 from tilestep.train.pipeline.run.sightings import Watched as Watched
 from tilestep.train.pipeline.state import JointState as JointState

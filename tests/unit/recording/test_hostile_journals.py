@@ -7,9 +7,9 @@ from dataclasses import replace as changed
 
 import numpy as np
 import pytest
+from tests.unit.sim.test_lockstep import at_random
 
 from tests.bounded import ends_soon
-from tests.unit.sim.test_lockstep import at_random
 from tests.unit.sim.toy import Host
 from tilestep.advice.lines import host_lines
 from tilestep.errors import RecordingError

@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
         (["src/tilestep/train/feeds/chunks.py"], ["tests/unit/train"]),  # the nearest folder that there is
         (["src/tilestep/settings.py"], ["tests/unit/test_settings.py"]),
         (["benchmarks/accuracy.py"], ["tests/unit/benchmarks"]),
-        (["docs/index.md", "src/tilestep/errors.py", "src/tilestep/sim/execute.py"], []),
+        (["docs/index.md", "src/tilestep/errors.py", "src/tilestep/sim/runs/execute.py"], []),
         (["src/tilestep/cost/amp.py", "tests/unit/cost/test_amp.py"], ["tests/unit/cost/test_amp.py", "tests/unit/cost"]),
         (["src/tilestep/cost/amp.py", "src/tilestep/cost/sort.py"], ["tests/unit/cost"]),
         (["tests/unit/cost/test_gone.py"], []),

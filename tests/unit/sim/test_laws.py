@@ -14,8 +14,8 @@ from tests.unit.sim.toy import Host, collective, machine, program, superstep
 from tilestep.machine import MachineSpec, SyncPattern
 from tilestep.plan.steps import Collective, Counts, HostCall, Loop, Node, Program, Series
 from tilestep.sim import Event
-from tilestep.sim.body import body_cost
 from tilestep.sim.channel import Channel, Resource
+from tilestep.sim.cycles.body import body_cost
 
 
 @pytest.mark.few(6)

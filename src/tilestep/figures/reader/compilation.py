@@ -31,8 +31,8 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain
 from tilestep.plan.steps import Program
 from tilestep.recording.tables import Tables, json_text
-from tilestep.sim.body import BodyCost, Site
-from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.cycles.body import BodyCost, Site
+from tilestep.sim.state.ledger import ProgramTotals
 
 
 @dataclass(frozen=True, kw_only=True)

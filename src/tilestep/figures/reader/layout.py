@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tilestep.errors import RecordingError
 from tilestep.figures.reader.programs import ProgramLeaf, ProgramNode, ProgramSequence, Repeat, Switch
 from tilestep.messages import shown
-from tilestep.sim.body import Site
+from tilestep.sim.cycles.body import Site
 
 MOST_EXECUTIONS: Final = 1_000_000  # of leaves, in one walk
 NO_CUT: Final = 2**31

@@ -9,7 +9,7 @@ from typing import final
 
 from tilestep.figures.reader.lines import SourceLine
 from tilestep.plan.steps import Collective, HostCall, Superstep
-from tilestep.sim.body import BodyCycles
+from tilestep.sim.cycles.body import BodyCycles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from tilestep.figures.reader.programs import ProgramLeaf, ProgramNode, ProgramSe
 from tilestep.figures.reader.spans import WAIT, Lay, Span, spans_of_run
 from tilestep.plan.steps import Counts
 from tilestep.recording.tables import Tables
-from tilestep.sim.body import Site
+from tilestep.sim.cycles.body import Site
 
 BEFORE = ("save", "load", "stream-in", "io-in")  # kinds of steps in front of those of the program
 

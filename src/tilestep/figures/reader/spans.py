@@ -7,7 +7,7 @@ from typing import Final
 from tilestep.figures.reader.events import Event
 from tilestep.figures.reader.layout import NO_CUT, Laid
 from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.sim.body import BodyCycles
+from tilestep.sim.cycles.body import BodyCycles
 
 Lay = Callable[[Callable[[ProgramLeaf], int]], Iterator[Laid]]
 WAIT: Final = "waiting"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tilestep.figures.reader.compilation import CompiledProgram
 from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.sim.body import BodyCycles, LeafUse
+from tilestep.sim.cycles.body import BodyCycles, LeafUse
 
 
 @dataclass(frozen=True, kw_only=True)

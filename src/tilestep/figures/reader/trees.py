@@ -21,7 +21,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain, shown
 from tilestep.plan.serialized import program_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep, leaves
-from tilestep.sim.body import BodyCost, BodyCycles, Leaf, body_cost
+from tilestep.sim.cycles.body import BodyCost, BodyCycles, Leaf, body_cost
 
 MOST_NODES: Final = 100_000  # of one program
 MOST_CYCLES: Final = 2**62  # of one run; bytes and flops likewise

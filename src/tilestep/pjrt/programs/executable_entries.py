@@ -21,7 +21,7 @@ from tilestep.pjrt.table.device import nothing_to_delete
 from tilestep.pjrt.table.entry_points import answers, entry_point, int32s, int64s, named_values, own_text, pointers, read_bytes, sizes, text
 from tilestep.pjrt.table.layouts import layout
 from tilestep.plan.steps import Program
-from tilestep.sim.body import body_cost
+from tilestep.sim.cycles.body import body_cost
 from tilestep.units import seconds_from_cycles
 
 _FORMAT = "hlo_with_config"  # without the configuration JAX loses the output shardings

@@ -14,7 +14,7 @@ from tilestep.pjrt import _native
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.journal import Journal
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series
-from tilestep.sim.body import body_cost
+from tilestep.sim.cycles.body import body_cost
 from tilestep.units import seconds_from_cycles
 
 _LAST_DRY_CYCLE: Final = 2**62  # so that the cycles of a clock stay in 64 bits

@@ -55,20 +55,20 @@ from tilestep.train.pipeline.arguments import (
     ties_of,
     typed_key,
 )
-from tilestep.train.pipeline.compile.marks import prepare_to_watch
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
-from tilestep.train.pipeline.compile.stage_watch import require_stages
 from tilestep.train.pipeline.compile.tracing import WrittenStage, wants_key
-from tilestep.train.pipeline.compile.updates import OptimizerPlan
-from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
+from tilestep.train.pipeline.compile.updates.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watched.marks import prepare_to_watch
+from tilestep.train.pipeline.compile.watched.stage_watch import require_stages
+from tilestep.train.pipeline.compile.watched.watch_keys import Given, Key, watch_list
 from tilestep.train.pipeline.run.batches import Batch, Stacked, TakenElements
-from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
 from tilestep.train.pipeline.run.processes import Processes, Unfed
 from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Outlets, Results
 from tilestep.train.pipeline.run.sightings import Watched, WatchedResults
+from tilestep.train.pipeline.run.single.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
 from tilestep.train.planned import GivenOptions

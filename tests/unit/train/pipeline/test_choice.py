@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.pipeline.run.chooser import Chooser
+from tilestep.train.pipeline.run.single.chooser import Chooser
 
 
 def chosen(*took: tuple[float, float], which: Any = "auto", possible: bool = True, alone: bool = False, measured: bool = True) -> list[str]:

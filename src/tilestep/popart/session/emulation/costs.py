@@ -22,9 +22,9 @@ from tilestep.pjrt.programs.planning import plan_for
 from tilestep.popart.session.graph import SessionGraph, named_errors
 from tilestep.popart.session.tuning import around
 from tilestep.profiling.plugin import initialize
-from tilestep.sim.body import body_cost
-from tilestep.sim.collective import pass_cost
-from tilestep.sim.sync import host_set, sync_cycles
+from tilestep.sim.cycles.body import body_cost
+from tilestep.sim.cycles.collective import pass_cost
+from tilestep.sim.cycles.sync import host_set, sync_cycles
 from tilestep.train.untyped import jax as _jax
 from tilestep.units import cycles_from_seconds
 

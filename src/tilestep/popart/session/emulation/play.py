@@ -18,7 +18,7 @@ from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
 from tilestep.sim.mark import ByIpu, cycles_between
 from tilestep.train.offload import is_on_host
-from tilestep.train.pipeline.compile.watch_keys import Parameter
+from tilestep.train.pipeline.compile.watched.watch_keys import Parameter
 from tilestep.train.untyped import jax as _jax
 
 OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time

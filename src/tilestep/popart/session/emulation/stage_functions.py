@@ -18,7 +18,7 @@ from tilestep.popart.session.recompute import Policy, Segments
 from tilestep.popart.session.replication import AXIS
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.train import gradient, parameter, recomputed, watched
-from tilestep.train.pipeline.compile.watch_keys import How
+from tilestep.train.pipeline.compile.watched.watch_keys import How
 from tilestep.train.replicas.collectives import replica_axis
 from tilestep.train.untyped import jax as _jax
 

@@ -6,8 +6,8 @@ from typing import Any, final
 
 from tilestep.train.offload import Offload
 from tilestep.train.pipeline.compile.tracing import WrittenStage
-from tilestep.train.pipeline.compile.updates import OptimizerPlan
-from tilestep.train.pipeline.compile.watch_keys import WatchList
+from tilestep.train.pipeline.compile.updates.updates import OptimizerPlan
+from tilestep.train.pipeline.compile.watched.watch_keys import WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Pytree
 

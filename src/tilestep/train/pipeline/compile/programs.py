@@ -7,16 +7,16 @@ from typing import Any, Never
 import jax
 import numpy as np
 
-from tilestep.train.pipeline.compile.joint_update import Joint
 from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.parameter_loads import Mover
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, calls_python, make_last, make_programs
-from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import TracedStages
-from tilestep.train.pipeline.compile.updates import OptimizerPlan, UpdatePrograms, accumulator_specs, accumulators_away, make_update
+from tilestep.train.pipeline.compile.updates.joint_update import Joint
+from tilestep.train.pipeline.compile.updates.updates import OptimizerPlan, UpdatePrograms, accumulator_specs, accumulators_away, make_update
+from tilestep.train.pipeline.compile.watched.stage_watch import totals_of
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec

@@ -16,11 +16,11 @@ from jax.sharding import Sharding
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, gradient_of, halves, is_real
 from tilestep.train.offload import HOST_KIND, on_device, placed_like, sharding_on_device
-from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import residuals
-from tilestep.train.pipeline.compile.stage_watch import NOTHING, StageWatch, WatchedValue, given, totals_of
+from tilestep.train.pipeline.compile.watched.marks import extracted
+from tilestep.train.pipeline.compile.watched.stage_watch import NOTHING, StageWatch, WatchedValue, given, totals_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp

@@ -12,11 +12,11 @@ from jax.extend.core import ClosedJaxpr
 
 from tilestep.messages import shortened, shown
 from tilestep.train.jaxprs import is_real, own_gradients
-from tilestep.train.pipeline.compile.marks import Mark, marks_of, traced_with_marks
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import WatchedValue, require_marked, watch_of_stage, watched_params
-from tilestep.train.pipeline.compile.watch_keys import WatchList
+from tilestep.train.pipeline.compile.watched.marks import Mark, marks_of, traced_with_marks
+from tilestep.train.pipeline.compile.watched.stage_watch import WatchedValue, require_marked, watch_of_stage, watched_params
+from tilestep.train.pipeline.compile.watched.watch_keys import WatchList
 from tilestep.train.replicas.collectives import replica_count, replica_index
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax

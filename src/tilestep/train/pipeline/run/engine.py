@@ -23,15 +23,15 @@ from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import CompiledPipeline, make_all
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element, spec_of
-from tilestep.train.pipeline.compile.watch_keys import Key
+from tilestep.train.pipeline.compile.watched.watch_keys import Key
 from tilestep.train.pipeline.run.batches import Batch
-from tilestep.train.pipeline.run.chooser import Chooser, Which, why_not_single
 from tilestep.train.pipeline.run.first_state import first_state
-from tilestep.train.pipeline.run.one_program import OtherShapesError, SingleCache, brought
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.pipeline.run.program_cache import ProgramCache
 from tilestep.train.pipeline.run.request import RunRequest, TaskOrder, Transport
 from tilestep.train.pipeline.run.sightings import in_order, specs_of
+from tilestep.train.pipeline.run.single.chooser import Chooser, Which, why_not_single
+from tilestep.train.pipeline.run.single.one_program import OtherShapesError, SingleCache, brought
 from tilestep.train.pipeline.run.state import Ready, RunState, StageState
 from tilestep.train.pipeline.run.task_runner import TaskRunner
 from tilestep.train.pipeline.run.watch import Watch

@@ -15,8 +15,8 @@ from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.programs import KnownPrograms, make_updates
 from tilestep.train.pipeline.compile.stage import Packings, Stage
-from tilestep.train.pipeline.compile.tied import leaves_tied, require_equal
 from tilestep.train.pipeline.compile.tracing import spec_of
+from tilestep.train.pipeline.compile.updates.tied import leaves_tied, require_equal
 from tilestep.train.pipeline.run.state import RunState, StageState, with_one_array
 from tilestep.train.processes.remote import Put, remote_array
 from tilestep.train.untyped import Pytree

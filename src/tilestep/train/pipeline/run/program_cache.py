@@ -11,8 +11,8 @@ from tilestep.train.pipeline.compile.executables import Report, compile_all, sta
 from tilestep.train.pipeline.compile.heap import Pieces, hold_pieces
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import CompiledPipeline, KnownPrograms, make_all
-from tilestep.train.pipeline.compile.tied import leaves_tied
 from tilestep.train.pipeline.compile.tracing import Element, spec_of, trace
+from tilestep.train.pipeline.compile.updates.tied import leaves_tied
 from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.pipeline.run.processes import Processes
 from tilestep.train.pipeline.run.state import RunState

@@ -10,7 +10,7 @@ import jax
 from jax.typing import DTypeLike
 
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
-from tilestep.train.pipeline.compile.watch_keys import Key
+from tilestep.train.pipeline.compile.watched.watch_keys import Key
 from tilestep.train.pipeline.run.progress import NO_ELEMENTS, Elements
 from tilestep.train.pipeline.run.sightings import WatchedResults
 from tilestep.train.schedules.schedule import Schedule

@@ -9,8 +9,8 @@ import jax
 from tilestep.train.offload import on_device
 from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import NOTHING, StageWatch, WatchedValue, rows_of, totals_of
-from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
+from tilestep.train.pipeline.compile.watched.stage_watch import NOTHING, StageWatch, WatchedValue, rows_of, totals_of
+from tilestep.train.pipeline.compile.watched.watch_keys import Key, Parameter, WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Spec
 from tilestep.train.untyped import jax as _jax

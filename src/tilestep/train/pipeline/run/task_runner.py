@@ -9,7 +9,7 @@ import jax
 
 from tilestep.hints import no_pipeline_task, pipeline_task
 from tilestep.messages import notes_of
-from tilestep.train.pipeline.compile.watch_keys import Key
+from tilestep.train.pipeline.compile.watched.watch_keys import Key
 from tilestep.train.pipeline.run.inbox import Inbox
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays

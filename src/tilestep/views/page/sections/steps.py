@@ -21,7 +21,7 @@ from tilestep.figures.rows import relative_files
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.recording.sources import options_of
-from tilestep.sim.body import BodyCycles, Site
+from tilestep.sim.cycles.body import BodyCycles, Site
 from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, flop_roofs, roof_of
 from tilestep.views.page.sections.string_table import Lines, Texts

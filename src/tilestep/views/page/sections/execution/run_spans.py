@@ -23,7 +23,7 @@ from tilestep.figures.reader.runs import trips_at
 from tilestep.figures.reader.spans import BODY, Span, spans_of_run
 from tilestep.plan.steps import Counts
 from tilestep.recording.schema import EVENT_KINDS
-from tilestep.sim.body import BodyCost
+from tilestep.sim.cycles.body import BodyCost
 from tilestep.views.page.sections.execution.rows import Numbers, Rows
 
 MOST_LAYOUTS: Final = 1_000

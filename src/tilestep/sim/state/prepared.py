@@ -8,11 +8,11 @@ from typing import final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts, Program
-from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
 from tilestep.sim.channel import Load
-from tilestep.sim.ledger import ProgramLedger, ProgramTotals
-from tilestep.sim.residency import IpuState, Partition, Value, donated_value, existing_value, unknown_value
-from tilestep.sim.sync import sync_cycles
+from tilestep.sim.cycles.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.cycles.sync import sync_cycles
+from tilestep.sim.state.ledger import ProgramLedger, ProgramTotals
+from tilestep.sim.state.residency import IpuState, Partition, Value, donated_value, existing_value, unknown_value
 
 Input = tuple[int, bool, bool]  # bytes; whether it stays in pinned_host and never streams in whole; whether a result takes over its SRAM
 Output = tuple[int, bool, bool, str]  # bytes; whether it has an argument's SRAM; whether the program writes it to pinned_host; its layout

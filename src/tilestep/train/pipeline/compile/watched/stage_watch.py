@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, final
 import jax
 
 from tilestep.messages import shortened
-from tilestep.train.pipeline.compile.marks import Mark, has_gradient
-from tilestep.train.pipeline.compile.watch_keys import Gradient, How, Key, Parameter, WatchList, key_text
+from tilestep.train.pipeline.compile.watched.marks import Mark, has_gradient
+from tilestep.train.pipeline.compile.watched.watch_keys import Gradient, How, Key, Parameter, WatchList, key_text
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.sim.toy import collective, machine, program, superstep
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Node, Series
-from tilestep.sim.body import BodyCost, BodyCycles, Calls, body_cost
 from tilestep.sim.channel import gateway_of, link_of
+from tilestep.sim.cycles.body import BodyCost, BodyCycles, Calls, body_cost
 
 
 def cost(*nodes: Node, num_ipus: int = 1) -> BodyCost:

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, NUM_TILES, ONE_HOP, Host, collective, machine, program, superstep
 from tilestep.machine import SYNC_PATTERNS, SyncPattern
 from tilestep.plan.steps import HostCall, Program
-from tilestep.sim.sync import host_set, sync_cycles
+from tilestep.sim.cycles.sync import host_set, sync_cycles
 
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 PAIR_LOADED = DISPATCH + LOAD + 2 * NUM_TILES * CODE  # two IPUs have their code over the one link that they share

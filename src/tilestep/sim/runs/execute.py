@@ -11,13 +11,13 @@ from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
-from tilestep.sim.causes import cause_of, freed_by, note, note_beside, note_link_beside, note_move, note_transfer
 from tilestep.sim.channel import Load, Resources
-from tilestep.sim.collective import pass_cost
-from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.run import ProgramRun, RunPart, RunStep, Share
+from tilestep.sim.cycles.collective import pass_cost
+from tilestep.sim.runs.causes import cause_of, freed_by, note, note_beside, note_link_beside, note_move, note_transfer
+from tilestep.sim.runs.run import ProgramRun, RunPart, RunStep, Share
+from tilestep.sim.state.ledger import ProgramLedger
+from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.residency import IpuState, Value
 from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_seconds
 

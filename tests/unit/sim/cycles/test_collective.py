@@ -10,7 +10,7 @@ from tilestep.machine.spec import LinkSpec
 from tilestep.machine.topology import hops
 from tilestep.plan.steps import Collective, CollectiveKind
 from tilestep.sim.channel import gateway_of, link_of
-from tilestep.sim.collective import CollectiveCost, Link, collective_cost, links_between, loads_of, ring_order
+from tilestep.sim.cycles.collective import CollectiveCost, Link, collective_cost, links_between, loads_of, ring_order
 
 
 def cost(what: Collective, num_ipus: int) -> CollectiveCost:

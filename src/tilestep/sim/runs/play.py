@@ -19,11 +19,11 @@ from typing import NamedTuple, final
 
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.execute import Execution
-from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.residency import IpuState, Partition, Value
-from tilestep.sim.run import ProgramRun, RunPart, RunStep, Share
-from tilestep.sim.sync import host_set, sync_cycles
+from tilestep.sim.cycles.sync import host_set, sync_cycles
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.run import ProgramRun, RunPart, RunStep, Share
+from tilestep.sim.state.ledger import ProgramLedger
+from tilestep.sim.state.residency import IpuState, Partition, Value
 from tilestep.sim.trace import NO_EVENT
 
 

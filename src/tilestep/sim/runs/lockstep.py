@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.execute import Execution
-from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.orders import play_fastest
-from tilestep.sim.play import Download, Pass, Work
-from tilestep.sim.residency import NOWHERE, IpuState, Partition, Value
-from tilestep.sim.run import ProgramRun, RunPart
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.orders import play_fastest
+from tilestep.sim.runs.play import Download, Pass, Work
+from tilestep.sim.runs.run import ProgramRun, RunPart
+from tilestep.sim.state.ledger import ProgramLedger
+from tilestep.sim.state.residency import NOWHERE, IpuState, Partition, Value
 
 MAX_WORK: Final = 2**16  # runs and copies that wait to be played; at this number the first half is played without those that follow
 

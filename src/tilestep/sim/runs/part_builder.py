@@ -6,11 +6,11 @@ from typing import final
 
 from tilestep.cost import relaid
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.body import BodyCycles, has_streaming_memory
-from tilestep.sim.lockstep import Lockstep
-from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import NOWHERE, Group, TileUse, Value
-from tilestep.sim.run import RunPart
+from tilestep.sim.cycles.body import BodyCycles, has_streaming_memory
+from tilestep.sim.runs.lockstep import Lockstep
+from tilestep.sim.runs.run import RunPart
+from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.residency import NOWHERE, Group, TileUse, Value
 
 
 @final

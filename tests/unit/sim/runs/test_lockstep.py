@@ -271,7 +271,7 @@ def test_whatever_is_dispatched_is_played_to_its_end(seed: int, pattern: SyncPat
 
 
 def test_only_so_much_waits_to_be_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.sim.lockstep.MAX_WORK", 5)
+    monkeypatch.setattr("tilestep.sim.runs.lockstep.MAX_WORK", 5)
     host = Host(2)
     f = program(superstep(COMPUTE))
     for turn in range(12):
@@ -293,7 +293,7 @@ def in_turns(turns: int) -> tuple[Event, ...]:
 
 def test_values_stay_on_the_chips_when_the_first_half_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = in_turns(40)
-    monkeypatch.setattr("tilestep.sim.lockstep.MAX_WORK", 12)
+    monkeypatch.setattr("tilestep.sim.runs.lockstep.MAX_WORK", 12)
     halves = in_turns(40)
     assert [event.kind for event in halves].count("stream-out") == [event.kind for event in whole].count("stream-out") <= 1
     assert halves == whole

@@ -15,7 +15,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Branch, Collective, Counts, HostCall, Loop, Node, Program, Series, Superstep
 from tilestep.sim.channel import Resource
-from tilestep.sim.collective import CollectiveCost, collective_cost
+from tilestep.sim.cycles.collective import CollectiveCost, collective_cost
 from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
 
 Site = tuple[int, int]  # (site, arm) of a data-dependent loop or branch

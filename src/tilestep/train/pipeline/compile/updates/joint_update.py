@@ -21,7 +21,11 @@ from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
 from tilestep.train.jaxprs import computed, flat_jaxpr, flat_jaxpr_and_structure, is_variable, needed
 from tilestep.train.offload import in_memory, is_on_host, on_device, placed
 from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, require_groups, unsharded
-from tilestep.train.pipeline.compile.joint_part import (
+from tilestep.train.pipeline.compile.packing import Packing
+from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
+from tilestep.train.pipeline.compile.placement import StagePlacement
+from tilestep.train.pipeline.compile.stage import Stage
+from tilestep.train.pipeline.compile.updates.joint_part import (
     NO_FORMS,
     TOGETHER,
     Forms,
@@ -35,10 +39,6 @@ from tilestep.train.pipeline.compile.joint_part import (
     taints_of,
     work_of,
 )
-from tilestep.train.pipeline.compile.packing import Packing
-from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
-from tilestep.train.pipeline.compile.placement import StagePlacement
-from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.processes.remote import Put, put_local, remote_array
 from tilestep.train.replicas.collectives import reduced_gradients
 from tilestep.train.replicas.shards import Shard

@@ -10,7 +10,7 @@ from tilestep.train.jaxprs import is_real
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import Stage, accumulated, visible
-from tilestep.train.pipeline.compile.watch_keys import Key
+from tilestep.train.pipeline.compile.watched.watch_keys import Key
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from tilestep.plan.steps import Counts
-from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import IpuState, Value
-from tilestep.sim.run import ProgramRun, RunPart
+from tilestep.sim.runs.run import ProgramRun, RunPart
+from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.residency import IpuState, Value
 from tilestep.sim.trace import DISPATCH, NO_EVENT, TRANSFER, WAIT, Lane, LaneKind, Recorder, RunRow, Task, Trip
 
 

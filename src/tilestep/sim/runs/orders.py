@@ -14,12 +14,12 @@ from typing import Any, Final, final
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.channel import Channel
-from tilestep.sim.execute import Execution
-from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.play import Download, Pass, Play, Work
-from tilestep.sim.residency import IpuState, Partition, Value
-from tilestep.sim.run import ProgramRun, RunPart
-from tilestep.sim.sync import host_set
+from tilestep.sim.cycles.sync import host_set
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.play import Download, Pass, Play, Work
+from tilestep.sim.runs.run import ProgramRun, RunPart
+from tilestep.sim.state.ledger import ProgramLedger
+from tilestep.sim.state.residency import IpuState, Partition, Value
 
 Copies = dict[Value, list[tuple[Value, int]]]
 Loading = dict[int, tuple[ProgramRun, RunPart]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
 from tilestep.plan.steps import Counts, Program
-from tilestep.sim.body import BodyCost, Site
+from tilestep.sim.cycles.body import BodyCost, Site
 from tilestep.sim.trace import KINDS, EventKind
 
 _K = TypeVar("_K")

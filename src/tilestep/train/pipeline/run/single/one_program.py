@@ -13,9 +13,9 @@ from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.programs import CompiledPipeline
 from tilestep.train.pipeline.compile.stage import calls_python
 from tilestep.train.pipeline.compile.tracing import Element
-from tilestep.train.pipeline.compile.watch_keys import Key
+from tilestep.train.pipeline.compile.watched.watch_keys import Key
 from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of
-from tilestep.train.pipeline.run.single_function import Data, SingleFunction, SingleState
+from tilestep.train.pipeline.run.single.single_function import Data, SingleFunction, SingleState
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

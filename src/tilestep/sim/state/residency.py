@@ -9,7 +9,7 @@ from typing import Final, final
 from tilestep.plan.code import codelets_of
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel
-from tilestep.sim.ledger import ProgramLedger
+from tilestep.sim.state.ledger import ProgramLedger
 from tilestep.units import ceil_div
 
 NOWHERE: Final = -1  # in place of a cycle: there is no copy

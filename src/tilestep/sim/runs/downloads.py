@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.execute import Execution
-from tilestep.sim.lockstep import Lockstep
-from tilestep.sim.residency import IpuState, Value, require_not_donated
-from tilestep.sim.run import RunPart
-from tilestep.sim.sync import sync_cycles
+from tilestep.sim.cycles.sync import sync_cycles
+from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.lockstep import Lockstep
+from tilestep.sim.runs.run import RunPart
+from tilestep.sim.state.residency import IpuState, Value, require_not_donated
 
 
 @final

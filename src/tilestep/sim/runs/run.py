@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final
 
-from tilestep.sim.body import NO_CALLS, BodyCycles, Calls
 from tilestep.sim.channel import Load
-from tilestep.sim.prepared import Prepared
-from tilestep.sim.residency import IpuState, Value
+from tilestep.sim.cycles.body import NO_CALLS, BodyCycles, Calls
+from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.residency import IpuState, Value
 
 Scope = Literal[
     "own",  # nobody else: a step within an IPU

@@ -1,0 +1,1 @@
+"""What the system has at one moment: clocks and contents of IPUs, sums of programs."""

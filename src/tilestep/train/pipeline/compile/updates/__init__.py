@@ -1,0 +1,1 @@
+"""Programs that update parameters: of a stage by itself, of stages that share some, of all stages at once."""

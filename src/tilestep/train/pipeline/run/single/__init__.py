@@ -1,0 +1,1 @@
+"""A whole run as one program, and whether it is."""
