@@ -10,7 +10,7 @@ from typing import Final
 
 from tilestep.errors import TilestepError
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import fits
+from tilestep.plan.memory.liveness import fits
 from tilestep.plan.steps import Program
 from tilestep.program.shapes import array_of
 from tilestep.recording.edits.larger_dimension import enlarged

@@ -15,8 +15,8 @@ from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient
 from tilestep.figures.quantities import bytes_text, names_text, time_text
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
+from tilestep.plan.memory.liveness import Life, Liveness
 from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
 from tilestep.program.hlo import HloModule, Instruction
 from tilestep.program.shapes import array_of

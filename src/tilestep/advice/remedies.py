@@ -19,7 +19,7 @@ from tilestep.figures.quantities import bytes_text
 from tilestep.figures.records import Figures
 from tilestep.machine.catalog import machine_names, named_machine
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import fits
+from tilestep.plan.memory.liveness import fits
 from tilestep.plan.steps import Program, leaves
 from tilestep.recording.sources import Source
 

@@ -13,7 +13,7 @@ from tilestep.figures.quantities import count_text, names_text
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain, shown
 from tilestep.options import PlanOptions
-from tilestep.plan.liveness import fits
+from tilestep.plan.memory.liveness import fits
 from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.history import History
 from tilestep.recording.program import without_lines

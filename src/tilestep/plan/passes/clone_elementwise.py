@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from tilestep.plan.rematerialize import AGAIN
+from tilestep.plan.passes.rematerialize import AGAIN
 from tilestep.program.hlo import Computation, Instruction
 
 LONGEST_CHAIN: Final = 16  # operations in a row; the end of a longer chain is kept

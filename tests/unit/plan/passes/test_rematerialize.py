@@ -3,8 +3,8 @@
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.cost.reduce import SQUARES
-from tilestep.plan.fuse import fuse
-from tilestep.plan.rematerialize import computed_again
+from tilestep.plan.passes.fuse import fuse
+from tilestep.plan.passes.rematerialize import computed_again
 from tilestep.program import parse_hlo
 from tilestep.program.context import Context
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
-from tests.unit.plan.brute_force import only_cut, without_pruning
+from tests.unit.plan.products.brute_force import only_cut, without_pruning
 from tilestep.cost.splits import useful_splits
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan import matmul
-from tilestep.plan.matmul import Matmul, matmul_of, matmul_plan, plan_dot
+from tilestep.plan.products import matmul
+from tilestep.plan.products.matmul import Matmul, matmul_of, matmul_plan, plan_dot
 
 HALF = PlanOptions(partials_type="half")
 DTYPES = ("f32", "f16", "bf16", "s32", "c64", "f8e4m3fnuz")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.golden.texts import module_text
 from tilestep.cost.copy import REGROUPED
-from tilestep.plan.conv_copies import regrouped
+from tilestep.plan.passes.conv_copies import regrouped
 from tilestep.program import parse_hlo
 from tilestep.program.context import Context
 

@@ -1,6 +1,6 @@
 """Splits convolutions over the tiles, with their gradients: the cheapest of all methods, each with its own search.
 
-Either a tile computes windows itself (the methods of `tilestep.plan.conv_methods`), or the convolution is expanded: every window
+Either a tile computes windows itself (the methods of `tilestep.plan.products.conv_methods`), or the convolution is expanded: every window
 becomes a row of a matmul. A kernel of one element needs no expansion. XLA has one operation for all: gradients are convolutions with
 other labels, dilations and group counts.
 """
@@ -18,10 +18,10 @@ from tilestep.cost.step import StepCost, nothing, step_cost, together
 from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.conv_methods import FAMILY, Convolution, methods, search
-from tilestep.plan.field import Axis
-from tilestep.plan.matmul import DEFAULTS, Matmul, best_plan
-from tilestep.plan.partition import PartitionPlan, footprint_of
+from tilestep.plan.products.conv_methods import FAMILY, Convolution, methods, search
+from tilestep.plan.products.field import Axis
+from tilestep.plan.products.matmul import DEFAULTS, Matmul, best_plan
+from tilestep.plan.products.partition import PartitionPlan, footprint_of
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, tiles, work
-from tests.unit.plan.brute_force import only_cut, without_pruning
+from tests.unit.plan.products.brute_force import only_cut, without_pruning
 from tilestep.cost import StepCost
 from tilestep.cost.attributes import WindowDimension
 from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan import conv as planner
-from tilestep.plan import conv_methods
-from tilestep.plan.conv import convolution_of, convolution_plan, plan_convolution
-from tilestep.plan.conv_methods import LISTS_SHARE, ConvMethod, Convolution, methods, search
-from tilestep.plan.field import Axis
-from tilestep.plan.matmul import Matmul, matmul_plan
+from tilestep.plan.products import conv as planner
+from tilestep.plan.products import conv_methods
+from tilestep.plan.products.conv import convolution_of, convolution_plan, plan_convolution
+from tilestep.plan.products.conv_methods import LISTS_SHARE, ConvMethod, Convolution, methods, search
+from tilestep.plan.products.field import Axis
+from tilestep.plan.products.matmul import Matmul, matmul_plan
 from tilestep.program.work import Work
 
 NHWC = "b01f_01io->b01f"

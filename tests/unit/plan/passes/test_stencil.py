@@ -3,7 +3,7 @@
 from tests.unit.cost.machines import TOY, array
 from tilestep.machine import load_machine
 from tilestep.plan import Superstep, lower
-from tilestep.plan.stencil import halo, starts
+from tilestep.plan.passes.stencil import halo, starts
 from tilestep.plan.steps import Program
 from tilestep.program import parse_hlo
 

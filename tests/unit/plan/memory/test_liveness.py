@@ -10,9 +10,9 @@ from tests.golden.texts import module_text
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
 from tilestep.plan import lower
-from tilestep.plan.liveness import check_fits, tile_memory
+from tilestep.plan.memory.liveness import check_fits, tile_memory
+from tilestep.plan.memory.timeline import Buffers, MemoryMoment, occupancy
 from tilestep.plan.steps import Program, Series, TileMemory
-from tilestep.plan.timeline import Buffers, MemoryMoment, occupancy
 from tilestep.program import parse_hlo
 
 CODE, FIXED = 1000, 50

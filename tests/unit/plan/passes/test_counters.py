@@ -12,7 +12,7 @@ from tests.golden.clean_hlo import clean_hlo
 from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.machine import load_machine
 from tilestep.plan import lower
-from tilestep.plan.counters import without_counters
+from tilestep.plan.passes.counters import without_counters
 from tilestep.plan.steps import Loop, Node, Series, Superstep
 from tilestep.program import Computation, parse_hlo
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import DTypeLike
 
 from tilestep.cost.splits import Cuts
-from tilestep.plan import conv_methods, matmul, partition
+from tilestep.plan.products import conv_methods, matmul, partition
 
 
 def every_cut(

@@ -8,10 +8,10 @@ from tests.unit.cost.machines import BOW, tiles, work
 from tests.unit.sim.toy import program
 from tilestep.cost import elementwise_fusion
 from tilestep.options import PlanOptions
-from tilestep.plan.code import code_bytes, code_of, code_of_fusion, codelets_of, fixed_bytes
+from tilestep.plan.memory.code import code_bytes, code_of, code_of_fusion, codelets_of, fixed_bytes
 from tilestep.plan.price import price, superstep
+from tilestep.plan.products.work_lists import runs
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
-from tilestep.plan.work_lists import runs
 from tilestep.program.work import ArrayShape, Work
 
 DEFAULTS = PlanOptions()

@@ -9,8 +9,8 @@ import pytest
 
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.plan.fuse import fuse
-from tilestep.plan.order import MemoryTask, Tasks, peak_bytes, smallest_peak
+from tilestep.plan.passes.fuse import fuse
+from tilestep.plan.passes.order import MemoryTask, Tasks, peak_bytes, smallest_peak
 from tilestep.program import parse_hlo
 
 STEPS = 12

@@ -14,7 +14,7 @@ from tilestep.cost import StepCost
 from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.step import Footprint
 from tilestep.machine.spec import IpuSpec
-from tilestep.plan.conv import convolution_of
+from tilestep.plan.products.conv import convolution_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep, leaves
 from tilestep.plan.tile_layout import even_layout
 from tilestep.program.work import DTYPE_BITS, Work

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tilestep import cost
-from tilestep.plan.clone_elementwise import from_one_array
-from tilestep.plan.order_units import ordered
-from tilestep.plan.rematerialize import call_of, is_repeated
+from tilestep.plan.passes.clone_elementwise import from_one_array
+from tilestep.plan.passes.order_units import ordered
+from tilestep.plan.passes.rematerialize import call_of, is_repeated
 from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.golden.texts import clean, hlo_text, module_text
-from tilestep.plan.fuse import Units, fuse
+from tilestep.plan.passes.fuse import Units, fuse
 from tilestep.program import Computation, parse_hlo
 from tilestep.program.inline import inline_calls
 

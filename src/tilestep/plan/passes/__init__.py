@@ -1,13 +1,14 @@
 """What a program goes through before its operations are priced: passes over each computation, in this order.
 
-The first undo what XLA:CPU does for the sake of a CPU, the others do what Poplar's libraries do.
+The first undo what XLA:CPU does for the sake of a CPU, the others do what Poplar's libraries do. The files
+say besides what runs in one fusion, and in which order; none prices an operation.
 """
 
 from typing import Final
 
-from tilestep.plan.conv_copies import regrouped
-from tilestep.plan.fuse import with_less_kept
-from tilestep.plan.rematerialize import computed_again
+from tilestep.plan.passes.conv_copies import regrouped
+from tilestep.plan.passes.fuse import with_less_kept
+from tilestep.plan.passes.rematerialize import computed_again
 from tilestep.program.cleanup import collapse_scopes, products_in_halves, reduce_halves, restore_halves
 from tilestep.program.copies import without_needless_copies
 from tilestep.program.passes import Pass

@@ -34,10 +34,10 @@ from tilestep.cost.slic import LONGEST_STRIDE, WINDOW, slic, slic_at_least, slic
 from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.field import POINT, Axis
-from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
-from tilestep.plan.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
-from tilestep.plan.work_lists import LIST_BYTES, RUN_BYTES, by_element_bytes
+from tilestep.plan.products.field import POINT, Axis
+from tilestep.plan.products.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
+from tilestep.plan.products.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
+from tilestep.plan.products.work_lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
 

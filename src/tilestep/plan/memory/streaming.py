@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tilestep.errors import StreamingMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
-from tilestep.plan.liveness import LARGEST
+from tilestep.plan.memory.liveness import LARGEST
 from tilestep.plan.steps import Program
 
 

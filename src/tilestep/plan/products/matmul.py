@@ -25,8 +25,8 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
-from tilestep.plan.work_lists import one_element_bytes
+from tilestep.plan.products.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
+from tilestep.plan.products.work_lists import one_element_bytes
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
 

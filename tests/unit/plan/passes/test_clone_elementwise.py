@@ -2,7 +2,7 @@
 
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.plan.fuse import fuse, with_less_kept
+from tilestep.plan.passes.fuse import fuse, with_less_kept
 from tilestep.program import parse_hlo
 from tilestep.program.context import Context
 

@@ -13,9 +13,9 @@ import numpy as np
 from tilestep.cost.splits import Ints, integers
 from tilestep.errors import TileMemoryError
 from tilestep.machine.spec import MachineSpec, TileSpec
+from tilestep.plan.memory.timeline import Buffers, Category, Extent, Occupancy
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series, TileMemory
 from tilestep.plan.tile_layout import TileLayout
-from tilestep.plan.timeline import Buffers, Category, Extent, Occupancy
 
 LARGEST = 8  # parts that an error names
 

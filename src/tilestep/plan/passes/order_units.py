@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from tilestep.plan.order import MemoryTask, Tasks, smallest_peak
+from tilestep.plan.passes.order import MemoryTask, Tasks, smallest_peak
 from tilestep.program.hlo import Computation, Instruction
 
 _VIEWS = frozenset({"bitcast", "reshape"})
