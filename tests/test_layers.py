@@ -391,7 +391,7 @@ def test_what_unpickles_is_found(tmp_path: Path, program: str, found: list[str])
         ("machine/spec.py", "from tilestep.sim import System", "machine/spec.py:1 imports sim"),
         ("machine/spec.py", "def f():\n    import tilestep.plan.lower", "machine/spec.py:2 imports plan"),
         ("hints.py", "from tilestep import errors", "hints.py:1 imports errors"),
-        ("cost/amp.py", "import tilestep", "cost/amp.py:1 imports __init__"),
+        ("cost/gather.py", "import tilestep", "cost/gather.py:1 imports __init__"),
         ("views/summary.py", "from tilestep.profiling import profile", "views/summary.py:1 imports profiling"),
         ("train/loop/loop.py", "from tilestep.sim import System", "train/loop/loop.py:1 imports sim"),
         ("train/loop/loop.py", "from tilestep.onnx import import_onnx", "train/loop/loop.py:1 imports onnx"),

@@ -1,6 +1,6 @@
 """HLO opcodes in groups that a lowering treats alike."""
 
-from tilestep.cost.rates import BUNDLES
+from tilestep.cost.elementwise.rates import BUNDLES
 
 ELEMENTWISE = frozenset(BUNDLES)
 """Opcodes that may share a fusion with others of the same size."""

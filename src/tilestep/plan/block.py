@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilestep.cost.elementwise import named_cast
+from tilestep.cost.elementwise.expression import named_cast
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.mapping import MappedArray, Value
 from tilestep.plan.memory.timeline import MemoryMoment

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tilestep import cost
 from tilestep.cost import StepCost
-from tilestep.cost.elementwise import dearest
+from tilestep.cost.elementwise.expression import dearest
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep import cost
-from tilestep.cost.reduce import SQUARES
+from tilestep.cost.reductions.reduce import SQUARES
 from tilestep.hints import CALL
 from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction

@@ -18,10 +18,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.cost.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, of_rows, takes_float8
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.mac import (
+from tilestep.cost.products.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, of_rows, takes_float8
+from tilestep.cost.products.mac import (
     VERTICAL_GROUPS,
     WIDE_VERTICAL_GROUPS,
     VectorUnit,
@@ -30,7 +30,7 @@ from tilestep.cost.mac import (
     vertical_mac,
     vertical_mac_at_least,
 )
-from tilestep.cost.slic import LONGEST_STRIDE, WINDOW, slic, slic_at_least, slic_shapes
+from tilestep.cost.products.slic import LONGEST_STRIDE, WINDOW, slic, slic_at_least, slic_shapes
 from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions

@@ -15,12 +15,12 @@ from typing import Literal
 
 import numpy as np
 
-from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, takes_float8
 from tilestep.cost.attributes import ints
 from tilestep.cost.copy import has_split_words
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
+from tilestep.cost.products.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, takes_float8
+from tilestep.cost.products.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
 from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec

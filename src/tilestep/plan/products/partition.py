@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.cost.amp import takes_float8
 from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte, split_words_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, product_assumptions
-from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
+from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.partials import reduce_partials
+from tilestep.cost.products.amp import takes_float8
+from tilestep.cost.products.partials import reduce_partials
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.cost.step import Footprint, Held, StepCost, step_cost
 from tilestep.machine.spec import IpuSpec

@@ -2,7 +2,7 @@
 
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.cost.reduce import SQUARES
+from tilestep.cost.reductions.reduce import SQUARES
 from tilestep.plan.passes.fuse import fuse
 from tilestep.plan.passes.rematerialize import computed_again
 from tilestep.program import parse_hlo

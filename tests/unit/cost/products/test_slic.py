@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2
-from tilestep.cost.amp import MatrixUnit, amp_nx1, matrix_unit
-from tilestep.cost.slic import slic, slic_at_least, slic_load_cycles, slic_shapes
+from tilestep.cost.products.amp import MatrixUnit, amp_nx1, matrix_unit
+from tilestep.cost.products.slic import slic, slic_at_least, slic_load_cycles, slic_shapes
 from tilestep.cost.splits import Ints
 
 ONE = np.array(1)

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 
 from tilestep.cost.attributes import ints
-from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
-from tilestep.cost.reducer import Applied, applied
+from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDLES
+from tilestep.cost.reductions.reducer import Applied, applied
 from tilestep.cost.splits import Ints, ceil_divide, integers
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec

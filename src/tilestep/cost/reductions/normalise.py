@@ -1,8 +1,8 @@
 """Batch normalisation, where XLA has left it whole."""
 
 from tilestep.cost.attributes import ints
-from tilestep.cost.elementwise import elementwise_fusion
-from tilestep.cost.reduce import reduction
+from tilestep.cost.elementwise.expression import elementwise_fusion
+from tilestep.cost.reductions.reduce import reduction
 from tilestep.cost.step import StepCost, nothing, together
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import ArrayShape, Work

@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.cost.machines import TOY, array
 from tilestep.cost import elementwise_fusion
-from tilestep.cost.codelets import CODELETS, WITH_SCALAR
-from tilestep.cost.rates import BUNDLES
+from tilestep.cost.elementwise.codelets import CODELETS, WITH_SCALAR
+from tilestep.cost.elementwise.rates import BUNDLES
 
 Entry = tuple[int, bool, int]  # cyclesPerLoop, naturalVectorWidth, loopUnrollFactor
 _DTYPES = {"FLOAT": "f32", "HALF": "f16", "INT": "s32"}

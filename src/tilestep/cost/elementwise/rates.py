@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from tilestep.cost.codelets import CODELETS
 from tilestep.cost.dtypes import ARITHMETIC, F64_EMULATION, Arithmetic
-from tilestep.cost.software_f64 import DIVISION_BUNDLES, F64_FUNCTIONS, F64_FUNCTIONS_TEXT, f64_function_bundles
+from tilestep.cost.elementwise.codelets import CODELETS
+from tilestep.cost.elementwise.software_f64 import DIVISION_BUNDLES, F64_FUNCTIONS, F64_FUNCTIONS_TEXT, f64_function_bundles
 
 # Bundles per element of a function that has no instruction and no vector routine: a scalar one in f32. Assumed; poplibs'
 # own entry for sine, 2,300, is a placeholder.

@@ -19,7 +19,7 @@ _HALVES_ZEROED_PER_BUNDLE = 4
 def amp_1x1(
     positions: Ints, in_blocks: Ints, out_blocks: Ints, groups: Ints, *, load_cycles: int, position_cycles: int, workers: int
 ) -> Ints:
-    """Cycles of a 1x1 kernel, as `tilestep.cost.amp.amp_1x1`. Source: getConvPartial1x1Supervisor*Quarter."""
+    """Cycles of a 1x1 kernel, as `tilestep.cost.products.amp.amp_1x1`. Source: getConvPartial1x1Supervisor*Quarter."""
     most, least = ceil_divide(positions, workers), np.asarray(positions) // workers
 
     def slowest(saved: int) -> Ints:
@@ -53,7 +53,7 @@ def amp_nx1(
     position_cycles: int,
     workers: int,
 ) -> Ints:
-    """Cycles of a kernel of `taps` elements, as `tilestep.cost.amp.amp_nx1`. Source: getConvPartialnx1Supervisor*Quarter.
+    """Cycles of a kernel of `taps` elements, as `tilestep.cost.products.amp.amp_nx1`. Source: getConvPartialnx1Supervisor*Quarter.
 
     Each kernel element loads its weights, as the codelet does; the source counts two loads for each row of the kernel.
     """
@@ -79,7 +79,7 @@ def amp_nx1_at_least(positions: Ints, blocks: Ints, *, load_cycles: int, positio
 
 
 def slic(rows: Ints, row_length: Ints, windows: int | Ints, blocks: Ints, stride: int, *, workers: int) -> Ints:
-    """Cycles of `blocks` groups of eight channels, as `tilestep.cost.slic.slic`. Source: getConvPartialSlicSupervisor*Quarter."""
+    """Cycles of `blocks` groups of eight channels, as `tilestep.cost.products.slic.slic`. Source: getConvPartialSlicSupervisor*Quarter."""
     each = ceil_divide(rows * row_length, workers)
     whole = ceil_divide(rows, workers)
 

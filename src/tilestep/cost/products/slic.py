@@ -8,8 +8,8 @@ of row to the next larger (21 bundles for four positions, 15 for five), both get
 
 import numpy as np
 
-from tilestep.cost import float8
-from tilestep.cost.amp import MatrixUnit
+from tilestep.cost.products import float8
+from tilestep.cost.products.amp import MatrixUnit
 from tilestep.cost.splits import Ints, ceil_divide
 
 WINDOW = 4  # kernel elements of one row that are worked on at once

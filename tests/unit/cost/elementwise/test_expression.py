@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, array, tiles, work
 from tilestep.cost import ELEMENTWISE, StepCost, elementwise_fusion, estimate, fallback
-from tilestep.cost.elementwise import dearest
-from tilestep.cost.rates import BUNDLES, SOFTWARE_FUNCTION, rate
-from tilestep.cost.software_f64 import F64_FUNCTIONS
+from tilestep.cost.elementwise.expression import dearest
+from tilestep.cost.elementwise.rates import BUNDLES, SOFTWARE_FUNCTION, rate
+from tilestep.cost.elementwise.software_f64 import F64_FUNCTIONS
 from tilestep.program.work import DTYPE_BITS
 
-COST_MODEL = Path(__file__).parents[3] / "docs" / "reference" / "cost-model.md"
+COST_MODEL = Path(__file__).parents[4] / "docs" / "reference" / "cost-model.md"
 
 
 def one(opcode: str, dtype: str, size: int, *, inputs: int = 2) -> StepCost:

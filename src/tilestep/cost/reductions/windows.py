@@ -3,10 +3,10 @@
 from math import gcd, prod
 
 from tilestep.cost.attributes import WindowDimension, taps, window
-from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
-from tilestep.cost.reduce import RESULT_BUNDLES
-from tilestep.cost.reducer import applied
+from tilestep.cost.reductions.reduce import RESULT_BUNDLES
+from tilestep.cost.reductions.reducer import applied
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import Work

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from tilestep.cost.codelets import turn
 from tilestep.cost.copy import rearrange_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
+from tilestep.cost.elementwise.codelets import turn
+from tilestep.cost.elementwise.rates import BUNDLES, FLOAT8_AS_IT_IS, float8_cast, rate
 from tilestep.cost.exchange import broadcast_bytes, share
-from tilestep.cost.rates import BUNDLES, FLOAT8_AS_IT_IS, float8_cast, rate
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tilestep.cost.dtypes import dtype_assumptions
-from tilestep.cost.rates import BUNDLES, rate
+from tilestep.cost.elementwise.rates import BUNDLES, rate
 
 # poplibs@7eac0f26 lib/popops/reduction (getReduceCycleEstimate): a vector of operands takes two bundles, load and add.
 VECTOR_BUNDLES = 2

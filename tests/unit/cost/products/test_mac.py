@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilestep.cost.dtypes import ARITHMETIC
-from tilestep.cost.mac import (
+from tilestep.cost.products.mac import (
     VectorUnit,
     horizontal_mac,
     horizontal_mac_at_least,

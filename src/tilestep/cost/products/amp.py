@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from tilestep.cost import float8
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
+from tilestep.cost.products import float8
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
@@ -101,7 +101,7 @@ def amp_1x1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
 def amp_1x1(positions: Ints, in_blocks: Ints, out_blocks: Ints, groups: Ints, unit: MatrixUnit) -> Ints:
     """Cycles of a 1x1 kernel: `positions` outputs for each of in_blocks x out_blocks blocks of weights, per group.
 
-    Source: getConvPartial1x1Supervisor* there. Checked against AMP01-AMP10 of tests/unit/cost/test_amp.py.
+    Source: getConvPartial1x1Supervisor* there. Checked against AMP01-AMP10 of tests/unit/cost/products/test_amp.py.
     """
     if unit.operands == "float8":
         return float8.amp_1x1(positions, in_blocks, out_blocks, groups, **_timing(unit))
