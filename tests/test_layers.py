@@ -319,6 +319,17 @@ def test_no_module_imports_itself_through_others() -> None:
     assert cycles(module_imports(SRC, "tilestep")) == []
 
 
+@pytest.mark.parametrize("package", ["advice", "cost", "plan"])
+def test_no_room_imports_itself_through_other_rooms(package: str) -> None:
+    root = SRC / package
+    rooms = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
+    names = {room: f"tilestep.{package}.{room}" for room in rooms}
+    graph = module_imports(SRC, "tilestep")
+    imported = {a: {b for b in rooms - {a} if imports_of_package(graph, names[a], names[b])} for a in rooms}
+    assert any(imported.values())
+    assert cycles(imported) == []
+
+
 def is_in(module: str, package: str) -> bool:
     """Whether a module is the package or lies in it."""
     return module == package or module.startswith(f"{package}.")

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from tilestep.advice.batch import batches, smaller
-from tilestep.advice.collectives import added_over
-from tilestep.advice.remedies import did_not_fit
+from tilestep.advice.ipus.collectives import added_over
+from tilestep.advice.memory.batch import batches, smaller
+from tilestep.advice.memory.remedies import did_not_fit
 from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.options import PlanOptions

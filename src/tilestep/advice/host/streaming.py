@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tilestep.advice.donation import may_be_alike, never_new
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, FindingKind, Line
-from tilestep.advice.jits import jit_of, made_at
+from tilestep.advice.host.donation import may_be_alike, never_new
 from tilestep.advice.phrases import one_or
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import jit_of, made_at
 from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures, Origin, ProgramProfile
 from tilestep.plan.steps import Argument, Program

@@ -7,11 +7,11 @@ from functools import partial
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Line
-from tilestep.advice.jits import jit_of
-from tilestep.advice.lines import most
 from tilestep.advice.phrases import ENDING_LOOP, LOOP, one_or, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.source_lines import needed_at, tested_at
+from tilestep.advice.user_code.jits import jit_of
+from tilestep.advice.user_code.lines import most
+from tilestep.advice.user_code.source_lines import needed_at, tested_at
 from tilestep.figures.quantities import bytes_text, count_text, names_text, share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.recording.edits.reads import asked_of, read_at_the_end, read_of_last_run, without_results

@@ -7,17 +7,17 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from tilestep.advice.batch import batches, with_batch
-from tilestep.advice.donation import never_new
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.limits import PRODUCTS, longest_program, superstep_cycles
-from tilestep.advice.lines import line_of
+from tilestep.advice.host.donation import never_new
+from tilestep.advice.host.set_up import are_parts, steady_state
+from tilestep.advice.host.streaming import fresh_arguments, longest_streaming
+from tilestep.advice.ipus.limits import PRODUCTS, longest_program, superstep_cycles
+from tilestep.advice.memory.batch import batches, with_batch
 from tilestep.advice.phrases import ENDING_LOOP, LOOP, MORE_STEPS, chunks_of, group_text, is_loop, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.set_up import are_parts, steady_state
-from tilestep.advice.source_lines import constants, tested_at
-from tilestep.advice.streaming import fresh_arguments, longest_streaming
+from tilestep.advice.user_code.lines import line_of
+from tilestep.advice.user_code.source_lines import constants, tested_at
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.figures.records import Figures, ProgramProfile

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Literal
 
-from tilestep.advice.donation import never_new
 from tilestep.advice.evidence import LEAST_TURNS, Evidence, Turns
 from tilestep.advice.finding import Finding, Gain
+from tilestep.advice.host.donation import never_new
+from tilestep.advice.ipus.pipelines import steps_each
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
-from tilestep.advice.pipelines import steps_each
 from tilestep.advice.proposal import Proposal
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.intervals import error_of

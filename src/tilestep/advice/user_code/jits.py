@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tilestep.advice.finding import Line
-from tilestep.advice.lines import plain
-from tilestep.advice.source_lines import last_name, nodes_of
+from tilestep.advice.user_code.lines import plain
+from tilestep.advice.user_code.source_lines import last_name, nodes_of
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.recording.source_lines import source_text

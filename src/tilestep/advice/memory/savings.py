@@ -7,9 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from tilestep.advice.batch import batches, with_batch
 from tilestep.advice.finding import LEAST_SHARE, Gain, How, Line
-from tilestep.advice.lines import line_of
+from tilestep.advice.memory.batch import batches, with_batch
+from tilestep.advice.user_code.lines import line_of
 from tilestep.errors import TilestepError
 from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient

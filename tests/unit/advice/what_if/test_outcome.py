@@ -11,9 +11,9 @@ import pytest
 
 from tests.bounded import ends_soon
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
-from tilestep.advice.knob_table import knob_table
-from tilestep.advice.knobs import setting_of, turned
-from tilestep.advice.what_if import outcome
+from tilestep.advice.what_if.knob_table import knob_table
+from tilestep.advice.what_if.knobs import setting_of, turned
+from tilestep.advice.what_if.outcome import outcome
 from tilestep.errors import RecordingError, SpecError
 from tilestep.machine import load_machine
 from tilestep.machine.spec import MachineSpec

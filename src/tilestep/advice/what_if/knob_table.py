@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilestep.advice.evidence import Evidence, begin_of
-from tilestep.advice.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, turned, with_family
+from tilestep.advice.what_if.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, turned, with_family
 from tilestep.errors import RecordingError, SpecError
 from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.quantities import share_text, time_text

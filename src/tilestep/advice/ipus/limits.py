@@ -6,10 +6,10 @@ from typing import Final, NamedTuple, get_args
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Line
-from tilestep.advice.lines import line_of
 from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.source_lines import called_at
+from tilestep.advice.user_code.lines import line_of
+from tilestep.advice.user_code.source_lines import called_at
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures, ProgramProfile
 from tilestep.figures.scopes import told_scope

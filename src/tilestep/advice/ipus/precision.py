@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.jits import jit_of
-from tilestep.advice.limits import PRODUCTS, longest_program
+from tilestep.advice.ipus.limits import PRODUCTS, longest_program
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import jit_of
 from tilestep.cost.fourier import FAMILY as FFT
 from tilestep.cost.linalg import FAMILY as LINEAR_ALGEBRA
 from tilestep.figures.quantities import names_text

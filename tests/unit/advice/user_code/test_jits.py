@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.unit.sim.toy import program, superstep
-from tilestep.advice.jits import jit_of
+from tilestep.advice.user_code.jits import jit_of
 from tilestep.plan.steps import Frame, Program
 
 FILE = "/home/me/train.py"

@@ -11,10 +11,7 @@ from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.jits import jit_of
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, group_text, is_loop, one_or, times_text
-from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.single_operations import (
+from tilestep.advice.host.single_operations import (
     DIVIDES,
     LoadedUnit,
     Shares,
@@ -27,7 +24,10 @@ from tilestep.advice.single_operations import (
     staged_ways,
     taking_turns,
 )
-from tilestep.advice.source_lines import in_loop
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, group_text, is_loop, one_or, times_text
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import jit_of
+from tilestep.advice.user_code.source_lines import in_loop
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import Figures, Loading, ShapesProfile
 from tilestep.plan.frames import user_frames

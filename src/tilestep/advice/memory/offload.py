@@ -5,10 +5,10 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.jits import made_at, root_of
-from tilestep.advice.memory import NEARLY_FULL
+from tilestep.advice.memory.full_tiles import NEARLY_FULL
 from tilestep.advice.phrases import group_text, one_or
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import made_at, root_of
 from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.steps import Argument

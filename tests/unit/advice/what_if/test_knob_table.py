@@ -6,12 +6,12 @@ from cProfile import Profile
 import pytest
 
 from tests.calls import calls_of
-from tests.unit.advice.test_what_if import TWO, busy
+from tests.unit.advice.what_if.test_outcome import TWO, busy
 from tests.unit.figures.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import MACHINE
-from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table
-from tilestep.advice.knobs import KNOBS, setting_of, turned
-from tilestep.advice.what_if import outcome
+from tilestep.advice.what_if.knob_table import KnobTable, Turned, answer, knob_table
+from tilestep.advice.what_if.knobs import KNOBS, setting_of, turned
+from tilestep.advice.what_if.outcome import outcome
 from tilestep.errors import SpecError
 from tilestep.figures.quantities import share_text
 from tilestep.machine.assemble import FIELD_KINDS, value_of

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, get_args
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Gain, Line
-from tilestep.advice.limits import MOST_TEXT, PRODUCTS
+from tilestep.advice.ipus.limits import MOST_TEXT, PRODUCTS
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.cuts import best_cuts, stage_costs
 from tilestep.figures.gradients import goes_backward

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from tilestep.advice.batch import smaller
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.jits import jit_of
-from tilestep.advice.lines import line_of, line_of_call
-from tilestep.advice.memory_savings import Freed, freed_of
+from tilestep.advice.memory.batch import smaller
+from tilestep.advice.memory.savings import Freed, freed_of
 from tilestep.advice.proposal import Proposal
+from tilestep.advice.user_code.jits import jit_of
+from tilestep.advice.user_code.lines import line_of, line_of_call
 from tilestep.errors import TilestepError
 from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import could_recompute

@@ -6,10 +6,10 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.memory_savings import Freed, freed_of
+from tilestep.advice.memory.remedies import GENERAL, OF_CODE, Remedies, remedies
+from tilestep.advice.memory.savings import Freed, freed_of
 from tilestep.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.advice.proposal import Proposal
-from tilestep.advice.remedies import GENERAL, OF_CODE, Remedies, remedies
 from tilestep.figures.quantities import bytes_text, count_text, share_text
 from tilestep.figures.records import Figures, GroupProfile, ProgramProfile
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Line
-from tilestep.advice.limits import PRODUCTS
+from tilestep.advice.ipus.limits import PRODUCTS
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, group_text, shares_text
 from tilestep.advice.proposal import Way
-from tilestep.advice.source_lines import in_loop, jittable_at, yields_at
+from tilestep.advice.user_code.source_lines import in_loop, jittable_at, yields_at
 from tilestep.figures.quantities import names_text, share_text
 from tilestep.figures.records import Figures, Origin
 from tilestep.plan.steps import Program, Superstep, leaves

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
-from tilestep.advice.lines import line_of
 from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.lines import line_of
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures

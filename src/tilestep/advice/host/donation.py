@@ -8,9 +8,9 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
-from tilestep.advice.jits import jit_of, root_of
 from tilestep.advice.phrases import one_or
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import jit_of, root_of
 from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures, ProgramProfile, StreamedArgument
 from tilestep.recording.edits.donation import donatable, donated, kept, pairs_of, put_once
