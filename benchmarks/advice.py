@@ -34,8 +34,8 @@ from benchmarks.advice_popart import Session
 from benchmarks.advice_programs import ipu
 from benchmarks.commit import commit
 from tilestep.advice import Gain, evidence_of
-from tilestep.advice.memory_savings import freed_of
-from tilestep.advice.remedies import remedies
+from tilestep.advice.memory.remedies import remedies
+from tilestep.advice.memory.savings import freed_of
 from tilestep.views.profile import Profile
 
 ROOT = Path(__file__).resolve().parents[1]

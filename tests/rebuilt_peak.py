@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from tilestep.plan.liveness import Liveness, liveness
+from tilestep.plan.memory.liveness import Liveness, liveness
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 from tilestep.recording.memory import alive, memory_of, peak
 

@@ -21,7 +21,7 @@ from benchmarks.measured.answer import (
 )
 from benchmarks.measured.predict import predict
 from benchmarks.measured.rows import Row
-from tilestep.cost.amp import amp_1x1, matrix_unit
+from tilestep.cost.products.amp import amp_1x1, matrix_unit
 from tilestep.machine import load_machine
 from tilestep.units import ceil_div
 

@@ -14,7 +14,7 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, values, wait_for
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report
-from tilestep.plan.liveness import Life
+from tilestep.plan.memory.liveness import Life
 from tilestep.recording.memory import ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES
 from tilestep.views.page.assets import asset

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeVar, final
 
 from tilestep.advice.finding import Line
-from tilestep.advice.lines import HostLines, host_lines, line_of_call, most
+from tilestep.advice.user_code.lines import HostLines, host_lines, line_of_call, most
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import Change, Script, made

@@ -9,8 +9,8 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence, Played, Warm
 from tilestep.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, FindingKind, Gain, Left, Other, Together
+from tilestep.advice.host.set_up import Steady
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.set_up import Steady
 from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tilestep.advice.collectives import collectives
-from tilestep.advice.donation import donation, repeated
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.limits import fallbacks, interpreted, limit, unused
-from tilestep.advice.loads import loads
-from tilestep.advice.memory import memory
-from tilestep.advice.offload import offload
-from tilestep.advice.pipelines import bubbles, unbalanced
-from tilestep.advice.precision import doubles, halves, partials
+from tilestep.advice.host.donation import donation, repeated
+from tilestep.advice.host.loads import loads
+from tilestep.advice.host.reads import idle, reads, results
+from tilestep.advice.host.set_up import set_up, steady_state
+from tilestep.advice.host.small_steps import short_calls, small
+from tilestep.advice.host.streaming import feeds, streaming
+from tilestep.advice.ipus.collectives import collectives
+from tilestep.advice.ipus.limits import fallbacks, interpreted, limit, unused
+from tilestep.advice.ipus.pipelines import bubbles, unbalanced
+from tilestep.advice.ipus.precision import doubles, halves, partials
+from tilestep.advice.memory.full_tiles import memory
+from tilestep.advice.memory.offload import offload
+from tilestep.advice.memory.remedies import refused
 from tilestep.advice.proposal import Rule
 from tilestep.advice.ranking import Advice, ranked
-from tilestep.advice.reads import idle, reads, results
-from tilestep.advice.remedies import refused
-from tilestep.advice.set_up import set_up, steady_state
-from tilestep.advice.small_steps import short_calls, small
-from tilestep.advice.streaming import feeds, streaming
 from tilestep.advice.tensorflow_words import in_tensorflow_words, of_tensorflow
 from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from tilestep.cost.collective import collective_compute_cycles as collective_compute_cycles
 from tilestep.cost.copy import broadcast, copy, moved, pad, reverse, transpose
 from tilestep.cost.copy import relaid as relaid
-from tilestep.cost.elementwise import elementwise, map_
-from tilestep.cost.elementwise import elementwise_fusion as elementwise_fusion
+from tilestep.cost.elementwise.expression import elementwise, map_
+from tilestep.cost.elementwise.expression import elementwise_fusion as elementwise_fusion
 from tilestep.cost.fallback import fallback as fallback
 from tilestep.cost.fourier import fft
 from tilestep.cost.gather import MEMORY_PROPORTION, dynamic_slice, dynamic_update_slice, gather, scatter, sparse_dense
 from tilestep.cost.linalg import LAPACK_TARGETS, cholesky, lapack, triangular_solve, tridiagonal
-from tilestep.cost.normalise import batch_norm
 from tilestep.cost.opcodes import COLLECTIVES as COLLECTIVES
 from tilestep.cost.opcodes import CONTROL_FLOW as CONTROL_FLOW
 from tilestep.cost.opcodes import ELEMENTWISE as ELEMENTWISE
@@ -24,10 +23,11 @@ from tilestep.cost.opcodes import FREE as FREE
 from tilestep.cost.opcodes import HOST_TRANSFERS as HOST_TRANSFERS
 from tilestep.cost.opcodes import PLANNED as PLANNED
 from tilestep.cost.random import rng, rng_bit_generator, rng_state
-from tilestep.cost.reduce import reduce, scan
+from tilestep.cost.reductions.normalise import batch_norm
+from tilestep.cost.reductions.reduce import reduce, scan
+from tilestep.cost.reductions.windows import reduce_window, select_and_scatter
 from tilestep.cost.sort import sort, top_k
 from tilestep.cost.step import StepCost as StepCost
-from tilestep.cost.windows import reduce_window, select_and_scatter
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import Work
 

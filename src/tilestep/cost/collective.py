@@ -1,6 +1,6 @@
 """The arithmetic inside collectives; their time on the links is the simulator's."""
 
-from tilestep.cost.elementwise import elementwise_fusion
+from tilestep.cost.elementwise.expression import elementwise_fusion
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape
 from tilestep.units import Cycles, ceil_div

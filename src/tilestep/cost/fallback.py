@@ -1,6 +1,6 @@
 """The price of an operation that has no estimator: stated, listed, and never zero."""
 
-from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, step_cost
 from tilestep.machine.spec import IpuSpec

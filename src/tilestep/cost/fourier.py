@@ -5,7 +5,7 @@ from math import prod
 
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import F64_EMULATION, dtype_assumptions
-from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work

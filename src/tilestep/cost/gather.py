@@ -14,9 +14,9 @@ import numpy as np
 from tilestep.cost.attributes import ints
 from tilestep.cost.copy import copy_cycles
 from tilestep.cost.dtypes import VECTOR_BYTES
-from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
+from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import share
-from tilestep.cost.reducer import applied
+from tilestep.cost.reductions.reducer import applied
 from tilestep.cost.splits import ceil_divide, cuts, integers
 from tilestep.cost.step import Held, StepCost, nothing, step_cost, together
 from tilestep.machine.spec import IpuSpec

@@ -12,7 +12,7 @@ from math import ceil, prod
 from types import MappingProxyType
 
 from tilestep.cost.dtypes import ARITHMETIC, dtype_assumptions
-from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.fallback import fallback
 from tilestep.cost.step import StepCost, nothing, step_cost

@@ -1,6 +1,6 @@
 """HLO opcodes in groups that a lowering treats alike."""
 
-from tilestep.cost.rates import BUNDLES
+from tilestep.cost.elementwise.rates import BUNDLES
 
 ELEMENTWISE = frozenset(BUNDLES)
 """Opcodes that may share a fusion with others of the same size."""
@@ -19,7 +19,7 @@ Tensors are laid out over the tiles in row-major order. A reshape keeps this ord
 """
 
 PLANNED = frozenset({"dot", "ragged-dot", "scaled-dot", "convolution"})
-"""Opcodes that a search plans: `plan.matmul.plan_dot` and `plan.conv.plan_convolution`."""
+"""Opcodes that a search plans: `plan_dot` and `plan_convolution` of `plan.products`."""
 
 CONTROL_FLOW = frozenset({"call", "while", "conditional", "fusion", "async-start", "async-update", "async-done", "custom-call"})
 """Opcodes that call other computations, which are lowered in turn."""

@@ -1,6 +1,6 @@
 """Random numbers: the tile's own generator, and counter-based ones made of integer operations."""
 
-from tilestep.cost.elementwise import worker_cycles
+from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import dtype_assumptions
-from tilestep.cost.elementwise import memory_bundles, worker_cycles
-from tilestep.cost.rates import BUNDLES, rate
+from tilestep.cost.elementwise.expression import memory_bundles, worker_cycles
+from tilestep.cost.elementwise.rates import BUNDLES, rate
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilestep.cost.elementwise import named_cast
+from tilestep.cost.elementwise.expression import named_cast
 from tilestep.machine.spec import IpuSpec
-from tilestep.plan.fuse import VIEWS, Units
-from tilestep.plan.host_gather import HostGathers
 from tilestep.plan.mapping import MappedArray, Value
+from tilestep.plan.memory.timeline import MemoryMoment
+from tilestep.plan.passes.fuse import VIEWS, Units
+from tilestep.plan.passes.host_gather import HostGathers
+from tilestep.plan.passes.stencil import halo, starts
 from tilestep.plan.price import fusion_dtype
-from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
-from tilestep.plan.timeline import MemoryMoment
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import ArrayShape
 

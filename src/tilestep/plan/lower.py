@@ -7,14 +7,14 @@ from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.block import Block
-from tilestep.plan.code import code_bytes, fixed_bytes
 from tilestep.plan.frames import Frames
-from tilestep.plan.liveness import Liveness, liveness, tile_memory
 from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
+from tilestep.plan.memory.code import code_bytes, fixed_bytes
+from tilestep.plan.memory.liveness import Liveness, liveness, tile_memory
+from tilestep.plan.memory.timeline import Occupancy, occupancy
 from tilestep.plan.passes import PASSES
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
-from tilestep.plan.timeline import Occupancy, occupancy
 from tilestep.program.hlo import HloModule
 from tilestep.program.inline import inline_calls
 from tilestep.program.passes import passed

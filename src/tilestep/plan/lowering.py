@@ -10,26 +10,26 @@ from types import MappingProxyType
 
 from tilestep import cost
 from tilestep.cost import StepCost
-from tilestep.cost.elementwise import dearest
+from tilestep.cost.elementwise.expression import dearest
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
-from tilestep.plan.code import StepCode, code_of, code_of_fusion
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
-from tilestep.plan.counters import without_counters
 from tilestep.plan.frames import Frames
-from tilestep.plan.fuse import VIEWS, Unit, fuse, fusible_in
-from tilestep.plan.host_gather import host_gathers
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value, home_of, keeping_layout, place_fusion
+from tilestep.plan.memory.code import StepCode, code_of, code_of_fusion
+from tilestep.plan.memory.timeline import Buffers, MemoryMoment
 from tilestep.plan.operation_options import OperationOptions
+from tilestep.plan.passes.counters import without_counters
+from tilestep.plan.passes.fuse import VIEWS, Unit, fuse, fusible_in
+from tilestep.plan.passes.host_gather import host_gathers
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.reductions import is_epilogue, shares_supersteps
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
-from tilestep.plan.timeline import Buffers, MemoryMoment
 from tilestep.program.hlo import Computation, HloModule, Instruction
 from tilestep.program.work import DTYPE_BITS, Work
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.frames import Frames
-from tilestep.plan.fuse import VIEWS, Unit
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
+from tilestep.plan.memory.timeline import Buffers, MemoryMoment
+from tilestep.plan.passes.fuse import VIEWS, Unit
 from tilestep.plan.steps import HostCall, Node
-from tilestep.plan.timeline import Buffers, MemoryMoment
 from tilestep.program.hlo import Instruction
 from tilestep.program.work import ArrayShape
 

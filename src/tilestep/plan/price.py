@@ -6,9 +6,9 @@ from tilestep import cost
 from tilestep.cost import StepCost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.code import StepCode
-from tilestep.plan.conv import plan_convolution
-from tilestep.plan.matmul import plan_dot
+from tilestep.plan.memory.code import StepCode
+from tilestep.plan.products.conv import plan_convolution
+from tilestep.plan.products.matmul import plan_dot
 from tilestep.plan.steps import Superstep
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import ArrayShape, Work

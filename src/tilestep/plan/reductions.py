@@ -8,8 +8,8 @@ TensorFlow's backend combines reductions of one shape likewise.
 from typing import Final
 
 from tilestep.plan.block import Scope
-from tilestep.plan.fuse import Unit
-from tilestep.plan.rematerialize import call_of
+from tilestep.plan.passes.fuse import Unit
+from tilestep.plan.passes.rematerialize import call_of
 from tilestep.program.hlo import Instruction
 
 _SCALES: Final = frozenset({"multiply", "divide", "convert", "negate"})

@@ -12,7 +12,7 @@ from tilestep.errors import StreamingMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.other_machines import machine_beside
-from tilestep.plan.streaming import check_streaming_memory
+from tilestep.plan.memory.streaming import check_streaming_memory
 from tilestep.planner.model import Model
 from tilestep.planner.search import Replayed
 from tilestep.planner.sharding import divided, meshes_of

@@ -30,9 +30,9 @@ from tilestep.figures.records import (
 )
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import LARGEST, fits
+from tilestep.plan.memory.liveness import LARGEST, fits
+from tilestep.plan.memory.streaming import streaming_memory_bytes
 from tilestep.plan.steps import HostCall, Superstep
-from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.recording.builder import Builder
 from tilestep.recording.history import History
 from tilestep.recording.schema import TABLES

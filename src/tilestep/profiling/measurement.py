@@ -20,7 +20,7 @@ from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.player import Begin, Player
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.recorded_programs import Refused
-from tilestep.plan.liveness import Liveness
+from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
 from tilestep.profiling.measure import profile_between
 from tilestep.program.frames import without_frames

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
-from tilestep.plan.liveness import Liveness
+from tilestep.plan.memory.liveness import Liveness
 from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.tables import Tables
 

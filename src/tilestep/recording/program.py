@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, final
 import numpy as np
 
 from tilestep.options import PlanOptions
-from tilestep.plan.liveness import Liveness
+from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Frame, Loop, Node, Program, Series
 from tilestep.recording.container import Builder

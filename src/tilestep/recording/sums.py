@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from tilestep.options import PlanOptions
-from tilestep.plan.liveness import Liveness
+from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.recording.container import Builder
 from tilestep.recording.history import History

@@ -26,7 +26,7 @@ from tilestep.files import filled_directory, write_file
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
-from tilestep.plan.liveness import Liveness
+from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.program.frames import without_frames
 from tilestep.recording.container import Builder, Tables, read_recording, write_recording

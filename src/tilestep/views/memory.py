@@ -11,9 +11,9 @@ from tilestep.figures.quantities import bytes_text, count_text, share_text
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shortened
 from tilestep.plan.frames import user_frame
-from tilestep.plan.liveness import Life, Liveness, fits
+from tilestep.plan.memory.liveness import Life, Liveness, fits
+from tilestep.plan.memory.streaming import streaming_parts
 from tilestep.plan.steps import Program
-from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import memory_of, over_time
 
 MOST_VALUES: Final = 40  # of a report of memory

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 import tilestep
 from tests.behaviour.advice.fault import dry, first_of, of_kind
 from tilestep.advice import Finding
-from tilestep.advice.remedies import did_not_fit
+from tilestep.advice.memory.remedies import did_not_fit
 from tilestep.views.profile import Profile
 
 LAYERS, WIDTH = 8, 1024

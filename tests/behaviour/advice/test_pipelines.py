@@ -11,7 +11,7 @@ import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind, profiled
 from tilestep.advice import evidence_of
-from tilestep.advice.set_up import steady_state
+from tilestep.advice.host.set_up import steady_state
 from tilestep.train import Pipeline
 
 

@@ -9,13 +9,13 @@ import pytest
 from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.advice import Finding, Gain, Line, evidence_of
 from tilestep.advice import evidence as evidence_module
-from tilestep.advice.donation import donation, never_new
 from tilestep.advice.evidence import Evidence, Played
-from tilestep.advice.lines import line_of, line_of_call
+from tilestep.advice.host.donation import donation, never_new
+from tilestep.advice.host.reads import results
 from tilestep.advice.phrases import left_texts
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.ranking import ranked
-from tilestep.advice.reads import results
+from tilestep.advice.user_code.lines import line_of, line_of_call
 from tilestep.figures.intervals import UNSEEN, model_errors
 from tilestep.figures.quantities import share_text
 from tilestep.options import PlanOptions

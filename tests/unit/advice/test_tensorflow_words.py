@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes import ROOT
 from tilestep.advice.finding import Finding
-from tilestep.advice.pipelines import TRAIN
+from tilestep.advice.ipus.pipelines import TRAIN
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.tensorflow_words import WORDS, in_tensorflow_words, of_tensorflow
 
@@ -70,7 +70,7 @@ def test_it_needs_a_program_that_tensorflow_traced() -> None:
 
 @pytest.mark.parametrize("pattern", [pattern for pattern, _ in WORDS if not re.search(r"[(^|*+?]", re.sub(r"\\\\.", "", pattern))])
 def test_what_is_replaced_is_what_a_rule_says(pattern: str) -> None:
-    files = (ROOT / "src" / "tilestep" / "advice").glob("*.py")
+    files = (ROOT / "src" / "tilestep" / "advice").rglob("*.py")
     rules = "".join(path.read_text(encoding="utf-8") for path in files if path.name != "tensorflow_words.py")
     joined = re.sub(r'"\s*f?"', "", rules)  # of strings that go on in the next line
     assert re.search(pattern, joined) or re.search(pattern, f"as {TRAIN.cut}") or pattern.startswith(("elements", "pinned", ", for run"))

@@ -17,9 +17,9 @@ from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
 from tilestep.cost import ESTIMATORS, PLANNED, StepCost, estimate, fallback
 from tilestep.cost.gather import gather, scatter, sparse_dense
 from tilestep.machine.spec import IpuSpec
-from tilestep.plan import conv_methods
-from tilestep.plan.conv import convolution_plan, plan_convolution
-from tilestep.plan.matmul import plan_dot
+from tilestep.plan.products import conv_methods
+from tilestep.plan.products.conv import convolution_plan, plan_convolution
+from tilestep.plan.products.matmul import plan_dot
 from tilestep.program.work import Work
 
 LAX = {"dim_labels": "b01f_01io->b01f"}

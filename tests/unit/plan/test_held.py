@@ -5,10 +5,10 @@ import pytest
 from tests.unit.cost.machines import BOW, TOY, work
 from tilestep.cost.gather import gather
 from tilestep.cost.step import Held
-from tilestep.plan.conv import plan_convolution
-from tilestep.plan.matmul import Matmul, matmul_plan
-from tilestep.plan.partition import held
-from tilestep.plan.timeline import Buffers
+from tilestep.plan.memory.timeline import Buffers
+from tilestep.plan.products.conv import plan_convolution
+from tilestep.plan.products.matmul import Matmul, matmul_plan
+from tilestep.plan.products.partition import held
 
 GRAIN = 16 * 16  # of halves: 512 bytes
 

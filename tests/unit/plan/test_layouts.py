@@ -15,8 +15,8 @@ from tests.unit.sim.toy import NUM_TILES, Host, program, superstep
 from tilestep.cost import relaid
 from tilestep.machine import load_machine
 from tilestep.plan import Program, lower
-from tilestep.plan.conv import plan_convolution
-from tilestep.plan.matmul import plan_dot
+from tilestep.plan.products.conv import plan_convolution
+from tilestep.plan.products.matmul import plan_dot
 from tilestep.plan.steps import Superstep
 from tilestep.program import parse_hlo
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.golden.texts import clean, hlo_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.plan.fuse import fusible_in
 from tilestep.plan.mapping import ANYWHERE, MappedArray, keeping_layout, place_fusion
+from tilestep.plan.passes.fuse import fusible_in
 from tilestep.plan.tile_layout import aligned, block_layout, even_layout
 from tilestep.program import ArrayShape, Computation, parse_hlo
 

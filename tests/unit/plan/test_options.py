@@ -14,9 +14,9 @@ from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
 from tilestep.plan import Program, Superstep, lower
-from tilestep.plan.conv import plan_convolution
-from tilestep.plan.matmul import plan_dot
 from tilestep.plan.price import price
+from tilestep.plan.products.conv import plan_convolution
+from tilestep.plan.products.matmul import plan_dot
 from tilestep.program import parse_hlo
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hlo"

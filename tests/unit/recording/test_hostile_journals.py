@@ -11,7 +11,7 @@ from tests.unit.sim.test_lockstep import at_random
 
 from tests.bounded import ends_soon
 from tests.unit.sim.toy import Host
-from tilestep.advice.lines import host_lines
+from tilestep.advice.user_code.lines import host_lines
 from tilestep.errors import RecordingError
 from tilestep.recording.call_tables import history_of
 from tilestep.recording.capture import capture

@@ -14,9 +14,9 @@ from tests.golden.texts import hlo_text
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, HostCall, Life, Liveness, Loop, Series, lower, lower_in_detail
-from tilestep.plan.liveness import liveness, tile_memory
+from tilestep.plan.memory.liveness import liveness, tile_memory
+from tilestep.plan.memory.timeline import Buffers, Category, MemoryMoment, occupancy
 from tilestep.plan.steps import Node, TileMemory
-from tilestep.plan.timeline import Buffers, Category, MemoryMoment, occupancy
 from tilestep.program import parse_hlo
 from tilestep.recording.container import Builder
 from tilestep.recording.memory import (

@@ -9,7 +9,7 @@ from scripts.check_change import chosen_tests
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for file in ("cost/test_amp.py", "train/test_numbers.py", "train/loop/test_carry.py", "test_settings.py", "benchmarks/test_rows.py"):
+    for file in ("cost/test_gather.py", "train/test_numbers.py", "train/loop/test_carry.py", "test_settings.py", "benchmarks/test_rows.py"):
         path = tmp_path / "tests" / "unit" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -19,14 +19,14 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
-        (["src/tilestep/cost/amp.py"], ["tests/unit/cost"]),
+        (["src/tilestep/cost/gather.py"], ["tests/unit/cost"]),
         (["src/tilestep/train/loop/carry.py"], ["tests/unit/train/loop"]),
         (["src/tilestep/train/feeds/chunks.py"], ["tests/unit/train"]),  # the nearest folder that there is
         (["src/tilestep/settings.py"], ["tests/unit/test_settings.py"]),
         (["benchmarks/accuracy.py"], ["tests/unit/benchmarks"]),
         (["docs/index.md", "src/tilestep/errors.py", "src/tilestep/sim/runs/execute.py"], []),
-        (["src/tilestep/cost/amp.py", "tests/unit/cost/test_amp.py"], ["tests/unit/cost/test_amp.py", "tests/unit/cost"]),
-        (["src/tilestep/cost/amp.py", "src/tilestep/cost/sort.py"], ["tests/unit/cost"]),
+        (["src/tilestep/cost/gather.py", "tests/unit/cost/test_gather.py"], ["tests/unit/cost/test_gather.py", "tests/unit/cost"]),
+        (["src/tilestep/cost/gather.py", "src/tilestep/cost/sort.py"], ["tests/unit/cost"]),
         (["tests/unit/cost/test_gone.py"], []),
     ],
 )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.advice import Advice, Finding, Line, findings
-from tilestep.advice.reads import idle
+from tilestep.advice.host.reads import idle
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program

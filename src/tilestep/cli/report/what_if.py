@@ -3,9 +3,9 @@
 import argparse
 from typing import Any, Final
 
-from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table
-from tilestep.advice.knobs import FAMILY, KNOBS, setting_of
-from tilestep.advice.what_if import outcome
+from tilestep.advice.what_if.knob_table import KnobTable, Turned, answer, knob_table
+from tilestep.advice.what_if.knobs import FAMILY, KNOBS, setting_of
+from tilestep.advice.what_if.outcome import outcome
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError

@@ -23,9 +23,9 @@ from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.recorded_programs import Refused
 from tilestep.pjrt.table.client import Client
-from tilestep.plan.liveness import check_fits
+from tilestep.plan.memory.liveness import check_fits
+from tilestep.plan.memory.streaming import check_streaming_memory
 from tilestep.plan.steps import Program
-from tilestep.plan.streaming import check_streaming_memory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ PLANS: Final = PlanCache()  # of all machines
 
 
 def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, options: PlanOptions | None = None) -> Program:
-    """Plans a program for the first IPUs of a machine. It may not fit: `plan.liveness.check_fits` says so.
+    """Plans a program for the first IPUs of a machine. It may not fit: `plan.check_fits` says so.
 
     A loop whose end depends on data counts once, and a branch as its dearest arm, because nothing counts them. The plan's assumptions
     say so.

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.code import code_bytes
 from tilestep.plan.lower import lower
+from tilestep.plan.memory.code import code_bytes
 from tilestep.plan.steps import Loop, Node, Program, Series
 from tilestep.program.hlo import parse_hlo
 from tilestep.program.shapes import array_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
-from tilestep.plan.code import codelets_of
+from tilestep.plan.memory.code import codelets_of
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel
 from tilestep.sim.state.ledger import ProgramLedger

@@ -7,7 +7,7 @@ from hashlib import sha256
 from tests.unit.sim.toy import Host, collective, machine, program, superstep
 from tilestep.figures.reader import Report
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import Life, Liveness
+from tilestep.plan.memory.liveness import Life, Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, Series, Superstep
 from tilestep.recording.capture import capture

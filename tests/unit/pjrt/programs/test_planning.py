@@ -12,7 +12,7 @@ from tilestep.machine import load_machine
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.pjrt.programs.sizes import refuse_too_large
 from tilestep.plan import Program
-from tilestep.plan.liveness import check_fits
+from tilestep.plan.memory.liveness import check_fits
 from tilestep.profiling.plugin import initialize
 
 X = jax.ShapeDtypeStruct((16, 16), np.float32)

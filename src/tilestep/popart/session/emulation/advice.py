@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.limits import fallbacks, limit
+from tilestep.advice.host.set_up import set_up
+from tilestep.advice.host.small_steps import small
+from tilestep.advice.host.streaming import IO_TILES, halved_arguments, longest_streaming
+from tilestep.advice.ipus.limits import fallbacks, limit
+from tilestep.advice.ipus.pipelines import PipelineWords, bubbles, unbalanced
+from tilestep.advice.ipus.precision import halves
 from tilestep.advice.phrases import times_text
-from tilestep.advice.pipelines import PipelineWords, bubbles, unbalanced
-from tilestep.advice.precision import halves
 from tilestep.advice.proposal import Proposal, Rule, Way
-from tilestep.advice.set_up import set_up
-from tilestep.advice.small_steps import small
-from tilestep.advice.streaming import IO_TILES, halved_arguments, longest_streaming
 from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, anchors, at_line, full_tiles, half_partials

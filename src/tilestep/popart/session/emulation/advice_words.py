@@ -10,11 +10,11 @@ from typing import Final
 from tilestep.advice import NEARLY_FULL
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.limits import LimitWords, longest_program
+from tilestep.advice.ipus.limits import LimitWords, longest_program
+from tilestep.advice.ipus.precision import PrecisionWords, partials
 from tilestep.advice.phrases import one_or
-from tilestep.advice.precision import PrecisionWords, partials
 from tilestep.advice.proposal import Proposal, Rule, Way
-from tilestep.advice.source_lines import last_name, nodes_of
+from tilestep.advice.user_code.source_lines import last_name, nodes_of
 from tilestep.figures.quantities import bytes_text, count_text, names_text, share_text
 from tilestep.figures.records import Figures
 from tilestep.figures.scopes import parts_of, short_scope

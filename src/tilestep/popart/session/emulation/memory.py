@@ -7,8 +7,8 @@ import numpy as np
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.liveness import check_fits
-from tilestep.plan.streaming import check_streaming_memory
+from tilestep.plan.memory.liveness import check_fits
+from tilestep.plan.memory.streaming import check_streaming_memory
 from tilestep.popart.exceptions import OutOfMemoryException
 from tilestep.popart.session.emulation.notes import Notes
 from tilestep.popart.session.emulation.play import Play

@@ -14,8 +14,8 @@ from tilestep.errors import RecordingError
 from tilestep.figures.reader import CompiledProgram, Report
 from tilestep.figures.reader.memory import MemoryReport
 from tilestep.figures.rows import relative_lines
+from tilestep.plan.memory.streaming import streaming_parts
 from tilestep.plan.steps import Branch, Loop, Node, Series
-from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS
 from tilestep.recording.tables import Tables
 from tilestep.views.page.block import PageBlock

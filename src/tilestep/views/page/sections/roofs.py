@@ -8,7 +8,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
 
 FLOPS_PER_MAC: Final = 2
-_OF_PASS: Final = re.compile(r"[\w-]+<(\w+)>")  # opcodes of a fused pass, as plan/code.py names its codelet
+_OF_PASS: Final = re.compile(r"[\w-]+<(\w+)>")  # opcodes of a fused pass, as plan/memory/code.py names its codelet
 _OF_STEP: Final = re.compile(r"\S+ \S+ (\S+)")  # family, opcode and dtype of any other step
 FLOAT, HALF, HALF_FLOAT, FLOAT8 = range(4)
 UNKNOWN: Final = -1

@@ -1,0 +1,152 @@
+"""Advice on arguments that come with each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, FindingKind, Line
+from tilestep.advice.host.donation import may_be_alike, never_new
+from tilestep.advice.phrases import one_or
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.user_code.jits import jit_of, made_at
+from tilestep.figures.quantities import bytes_text, names_text, share_text
+from tilestep.figures.records import Figures, Origin, ProgramProfile
+from tilestep.plan.steps import Argument, Program
+from tilestep.recording.edits.programs import on_fewer_tiles
+from tilestep.recording.edits.relocate import LOOP_STEPS, merged
+from tilestep.recording.edits.script import Change, with_changed
+
+IO_TILES: Final = 32  # that Graphcore's examples give to transfers
+_LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
+_SMALL: Final = 100  # times smaller than the largest: half of its bytes is nothing, as of a rate
+LEAST_SHARE: Final = 0.05  # of emulated time that the bytes need, latency aside
+
+
+def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The user's program whose fresh arguments take the host link for longest."""
+    if evidence is None:
+        return
+    found = longest_streaming(figures, evidence, "user")
+    if found is None:
+        return
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), fresh_arguments(profile, evidence.programs[profile.key], evidence)
+    called = _called_bytes(profile)
+    callbacks = f", {bytes_text(called)} of them by callbacks" if called else ""
+    text = (
+        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}{callbacks}, {share} "
+        "of emulated time)."
+    )
+    unknown = [argument for argument in fresh if may_be_alike(evidence, profile.key, argument.index)]
+    if unknown:
+        text += f" If {_names(unknown)} {one_or(unknown, 'has', 'have')} the same values each time, put {one_or(unknown, 'it', 'them')} on "
+        text += "the IPU once (jax.device_put)."
+    jit = jit_of(evidence.programs[profile.key])
+    it = one_or(fresh, "it comes", "they come")
+    where = f"jit {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}, so that {it} while it computes"
+    loop = Way(
+        edit=f"loop over the batches of {label} on the IPU (lax.scan)",
+        change=merged([profile.key], at_most=LOOP_STEPS),
+        how="about",
+        basis=f"played as one program of up to {LOOP_STEPS} steps",
+        line=jit.line,
+    )
+    yield _proposal("streaming", text, evidence, profile, fresh, (where, jit.line), loop)
+
+
+def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The loop that stops for its feeds for longest."""
+    if evidence is None:
+        return
+    found = longest_streaming(figures, evidence, "group")
+    if found is None:
+        return
+    profile, size, share = found
+    label, fresh = figures.label(profile.key), fresh_arguments(profile, evidence.programs[profile.key], evidence)
+    text = (
+        f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time). Beside I/O tiles they come and go while it "
+        "computes."
+    )
+    where = f"give {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
+    made = made_at(evidence.programs[profile.key], _LOOPS)
+    yield _proposal("feeds", text, evidence, profile, fresh, (where, made))
+
+
+def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
+    """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
+    known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
+    if origin == "user":  # what callbacks alone bring comes neither before a call nor beside I/O tiles
+        known = [p for p in known if fresh_arguments(p, evidence.programs[p.key], evidence)]
+    moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
+    profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
+    if profile is None:
+        return None
+    cycles = profile.runs * evidence.machine.host_cycles(to_ipus=moved[profile.key])
+    if cycles < LEAST_SHARE * figures.rest_cycles:
+        return None
+    return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
+
+
+def _proposal(
+    kind: FindingKind,
+    text: str,
+    evidence: Evidence,
+    profile: ProgramProfile,
+    fresh: Sequence[Argument],
+    io_tiles: tuple[str, Line | None],
+    *others: Way,
+) -> Proposal:
+    program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
+    ways: list[Way] = []
+    if not program.num_io_tiles:
+        change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, num_tiles))
+        edit, line = io_tiles
+        basis = "the other tiles computing as much longer as they are fewer"
+        ways.append(Way(edit=edit, change=change, how="about", basis=basis, line=line))
+    least = max((argument.size_bytes for argument in fresh), default=0) // _SMALL
+    wide = [argument for argument in fresh if argument.shape.startswith("f32") and argument.size_bytes > least]
+    if wide:
+        edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
+        change = halved_arguments(profile.key, [argument.index for argument in wide])
+        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
+    return Proposal(
+        finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
+    )
+
+
+def _names(arguments: Sequence[Argument]) -> str:
+    return names_text([f"{argument.name} {argument.shape}" for argument in _by_size(arguments)], most=3)
+
+
+def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
+    return sorted(arguments, key=lambda argument: -argument.size_bytes)
+
+
+def fresh_arguments(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
+    """Arguments that stream in and are neither states of a program nor the same at each call, nor mostly made by a program."""
+    again = {argument.index for argument in profile.streamed_again}
+    if profile.origin == "user":
+        handed = Counter(each.index for each in evidence.handed_over.get(profile.key, ()))
+        again |= never_new(evidence, profile) | {index for index, count in handed.items() if 2 * count >= profile.runs}
+    return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
+
+
+def _moved_bytes(profile: ProgramProfile, program: Program, evidence: Evidence) -> int:
+    """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
+    fresh = sum(argument.size_bytes for argument in fresh_arguments(profile, program, evidence))
+    return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + _called_bytes(profile)
+
+
+def _called_bytes(profile: ProgramProfile) -> int:
+    """What callbacks and infeeds bring, in one run on one IPU."""
+    return profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
+
+
+def halved_arguments(key: int, arguments: Sequence[int]) -> Change:
+    def smaller(program: Program) -> Program:
+        taken = tuple(replace(a, size_bytes=a.size_bytes // 2) if a.index in arguments else a for a in program.arguments)
+        return replace(program, arguments=taken)
+
+    return with_changed([key], smaller)
