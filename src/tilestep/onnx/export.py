@@ -17,7 +17,7 @@ from tilestep.files import read_file, write_file, written_file
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import require_names
 from tilestep.onnx.model import OnnxModel
-from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
+from tilestep.onnx.reading.sizes import MOST_FILE_BYTES, require_parseable
 
 _LEAST_EXTERNAL_BYTES: Final = 1024  # if any initialiser stands in another file
 _MOST_OWN_FILE_BYTES: Final = 1 << 30

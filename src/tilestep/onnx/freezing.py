@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 from onnx import helper
 
-from tilestep.onnx.graph import Graph, Node, Preparation, is_constant, reads, with_ends
-from tilestep.onnx.ops.conv import conv
-from tilestep.onnx.ops.linalg import matmul
-from tilestep.onnx.ops.norm import batch_norm, batch_norm_by_outputs
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.graph import Graph, Node, Preparation, is_constant, reads, with_ends
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.ops.math.linalg import matmul
+from tilestep.onnx.ops.nn.conv import conv
+from tilestep.onnx.ops.nn.norm import batch_norm, batch_norm_by_outputs
 
 _NORMS: Final = (batch_norm, batch_norm_by_outputs)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, final
 
-from tilestep.onnx.demand import statistics
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction, Trainable, require_bounds
-from tilestep.onnx.layers import MOST_LAYERS, Layers, layers_of
-from tilestep.onnx.load import Source, load
-from tilestep.onnx.stages import Stages, stages_of
+from tilestep.onnx.interpreter.demand import statistics
+from tilestep.onnx.reading.load import Source, load
+from tilestep.onnx.stages.layers import MOST_LAYERS, Layers, layers_of
+from tilestep.onnx.stages.stages import Stages, stages_of
 
 MOST_FROZEN_BYTES: Final = 1 << 30  # of weights that become constants of a program
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-from tilestep.onnx.demand import names_at
-from tilestep.onnx.graph import Graph, Node, is_constant, reads
-from tilestep.onnx.ops.casts import dtype_of
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import names_at
+from tilestep.onnx.interpreter.graph import Graph, Node, is_constant, reads
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.ops.tensor.casts import dtype_of
 
 _MOST_INSPECTED_BYTES: Final = 1 << 28  # larger initialisers may stay in their files
 _LEAST_MASK: Final = 100  # the least amount that a mask adds

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from tilestep.messages import shown
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 
 

@@ -11,10 +11,11 @@ import onnxruntime
 import pytest
 
 from tests.unit.onnx.models import linear, model, uniform
-from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
+from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op
 from tilestep.onnx import model as modelling
-from tilestep.onnx.specs import narrowed
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.interpreter import registry
+from tilestep.onnx.interpreter.values import SequenceValue
+from tilestep.onnx.reading.specs import narrowed
 
 X = uniform(2, 3)
 

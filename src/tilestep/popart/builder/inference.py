@@ -14,11 +14,11 @@ import onnx
 from onnx import checker, defs, helper, shape_inference
 
 from tilestep.onnx import OnnxError
-from tilestep.onnx.interpret import GraphRun, run_graph
-from tilestep.onnx.load import load
-from tilestep.onnx.registry import find
-from tilestep.onnx.specs import specs_of
-from tilestep.onnx.values import jax_dtype
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.registry import find
+from tilestep.onnx.interpreter.values import jax_dtype
+from tilestep.onnx.reading.load import load
+from tilestep.onnx.reading.specs import specs_of
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.train.untyped import jax as _jax

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.attribute_names import NAME_DELIMITER
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_numpy, name_lcase, numpy_dtype, typed_tensor

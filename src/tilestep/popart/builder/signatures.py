@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.former import renamed
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from onnx import defs
 
-from tilestep.onnx.registry import all_operators, find
+from tilestep.onnx.interpreter.registry import all_operators, find
 from tilestep.popart.builder.graphcore_table import DOMAIN as GRAPHCORE
 from tilestep.popart.builder.onnx_opsets import OPSETS, schemas_of
 from tilestep.popart.enums import DataType

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.inference import type_proto
 from tilestep.popart.builder.model import GraphModel, tensor_of

@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import numpy_helper
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
 from tilestep.popart.builder.loading import check_model, checked_model

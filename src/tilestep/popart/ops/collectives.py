@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 from tilestep.popart.enums import CollectiveOperator, CommGroupType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.conv import convolution
-from tilestep.onnx.ops.windows import windows
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.ops.nn.conv import convolution
+from tilestep.onnx.ops.nn.windows import windows
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.interpret import Call
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 from tilestep.onnx.ops.interpolation import wide
-from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, op_text, shape_text
 from tilestep.popart.ops.gradients import refusing_gradient, without_gradient

@@ -5,9 +5,9 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.recurrent import lstm as onnx_lstm
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.ops.nn.recurrent import lstm as onnx_lstm
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, shape_text
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.resize import resize as onnx_resize
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import known, known_ints
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import known, known_ints
+from tilestep.onnx.ops.image.resize import resize as onnx_resize
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.indexing import checked, taken
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_traced
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import is_traced
+from tilestep.onnx.ops.tensor.indexing import checked, taken
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.popart.ops.describing import DOMAIN, shape_text
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.indexing import cut, sliced
-from tilestep.onnx.ops.shapes import depth_to_space as onnx_depth_to_space
-from tilestep.onnx.ops.shapes import reshaped
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import module_for, module_of
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import module_for, module_of
+from tilestep.onnx.ops.tensor.indexing import cut, sliced
+from tilestep.onnx.ops.tensor.shapes import depth_to_space as onnx_depth_to_space
+from tilestep.onnx.ops.tensor.shapes import reshaped
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, op_text

@@ -8,9 +8,9 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 from tilestep.onnx.ops.interpolation import wide
-from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, type_text
 from tilestep.popart.ops.gradients import without_gradient

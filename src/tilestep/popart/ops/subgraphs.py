@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import Call, run_graph
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.interpret import Call, run_graph
+from tilestep.onnx.interpreter.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import DOMAIN

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
 from tilestep.popart.session.graph import SessionGraph, Values

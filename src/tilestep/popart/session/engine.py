@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 import jax
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_runtime_error

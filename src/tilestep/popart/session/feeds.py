@@ -7,7 +7,7 @@ from typing import Any, Final, final
 import jax
 import numpy as np
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error

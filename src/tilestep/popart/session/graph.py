@@ -15,12 +15,12 @@ from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401
-from tilestep.onnx.demand import demanded, draws, statistics
-from tilestep.onnx.graph import Graph, schema_of, with_ends
-from tilestep.onnx.interpret import GraphRun, run_graph
-from tilestep.onnx.load import Loaded, load
-from tilestep.onnx.specs import ValueSpec, specs_of
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import demanded, draws, statistics
+from tilestep.onnx.interpreter.graph import Graph, schema_of, with_ends
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.reading.load import Loaded, load
+from tilestep.onnx.reading.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import nodes_of, tensors_of

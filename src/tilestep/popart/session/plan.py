@@ -7,8 +7,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.loading import Model, read_model
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo

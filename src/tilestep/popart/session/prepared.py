@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.files import write_file
 from tilestep.messages import plain, shown
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo

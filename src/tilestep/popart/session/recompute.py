@@ -22,7 +22,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.onnx.graph import Node, reads
+from tilestep.onnx.interpreter.graph import Node, reads
 from tilestep.popart.builder.attribute_names import RECOMPUTE_OUTPUT
 from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import popart_exception

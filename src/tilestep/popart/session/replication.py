@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import settings_of
 from tilestep.popart.enums import ReplicatedStreamMode, VariableRetrievalMode
 from tilestep.popart.exceptions import popart_exception

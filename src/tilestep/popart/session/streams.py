@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import onnx
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.settings import settings_of
 from tilestep.popart.dataflow import Anchor, DataFlow
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, SyntheticDataMode, TileSet, VirtualGraphMode

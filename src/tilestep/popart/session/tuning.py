@@ -11,7 +11,7 @@ from onnx import helper
 
 from tilestep.errors import SettingsError
 from tilestep.messages import shown
-from tilestep.onnx.graph import Node
+from tilestep.onnx.interpreter.graph import Node
 from tilestep.options import PREFIX, PlanOptions
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.graph_walk import nodes_of

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import onnx
 
-from tilestep.onnx.demand import statistics
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import statistics
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.external import array_of
 from tilestep.popart.builder.loading import Model

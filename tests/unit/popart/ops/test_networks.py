@@ -9,7 +9,7 @@ import pytest
 
 from tests.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs
-from tilestep.onnx.interpret import GraphRun
+from tilestep.onnx.interpreter.interpret import GraphRun
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops import recurrent
 

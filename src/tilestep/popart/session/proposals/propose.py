@@ -13,8 +13,8 @@ from onnx import helper
 from tilestep.cuts import MAX_STAGES
 from tilestep.machine import MachineSpec
 from tilestep.messages import plain, shown
-from tilestep.onnx.graph import Node, reads
-from tilestep.onnx.values import is_known
+from tilestep.onnx.interpreter.graph import Node, reads
+from tilestep.onnx.interpreter.values import is_known
 from tilestep.popart.builder import attribute_names
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.device_info import DeviceInfo

@@ -7,7 +7,7 @@ from typing import Final
 
 import onnx
 
-from tilestep.onnx.graph import Graph, Node, reads
+from tilestep.onnx.interpreter.graph import Graph, Node, reads
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 
 Kind = Literal["one", "sharded", "pipelined", "phased"]
 
