@@ -16,7 +16,7 @@ import onnx
 from onnx import numpy_helper
 
 from tilestep.onnx.interpreter.values import Array
-from tilestep.popart.builder.graph_walk import tensors_of
+from tilestep.popart.builder.graph.graph_walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, numpy_dtype
 

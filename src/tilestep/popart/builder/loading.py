@@ -11,8 +11,8 @@ from onnx import checker
 
 from tilestep.messages import plain
 from tilestep.popart.builder import external
-from tilestep.popart.builder.graph_walk import tensors_of
-from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
+from tilestep.popart.builder.graph.graph_walk import tensors_of
+from tilestep.popart.builder.opsets.onnx_opsets import DEFAULT_VERSION, VERSIONS
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import unpacked
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.model import AttributeValue, GraphModel
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.builder.graph.model import AttributeValue, GraphModel
+from tilestep.popart.builder.graph.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.node_attributes import NodeAttributes
-from tilestep.popart.builder.nodes import BuilderOperator, add_operator
-from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
-from tilestep.popart.builder.signatures import (
+from tilestep.popart.builder.opsets.onnx_opsets import DEFAULT_VERSION
+from tilestep.popart.builder.opsets.signatures import (
     FLOAT,
     ID_SET,
     IDS,

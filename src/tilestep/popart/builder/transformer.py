@@ -14,9 +14,9 @@ from onnx import numpy_helper
 
 from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
-from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
+from tilestep.popart.builder.graph.graph_walk import graphs_of, tensors_of
 from tilestep.popart.builder.loading import check_model, checked_model
-from tilestep.popart.builder.signatures import BOOL, IDS, STR, SignatureParameter, overloaded
+from tilestep.popart.builder.opsets.signatures import BOOL, IDS, STR, SignatureParameter, overloaded
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype, typed_tensor
 

@@ -17,7 +17,7 @@ from tilestep.onnx.interpreter.values import is_traced
 from tilestep.onnx.ops.nn.windows import windows
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import info_text, kind_text, op_text, shape_text, type_text
-from tilestep.popart.ops.dropout import require_ratio
+from tilestep.popart.ops.nn.dropout import require_ratio
 
 DIALECT: Final = "popart"
 Check = Callable[..., None]  # of the call, the inputs and the attributes

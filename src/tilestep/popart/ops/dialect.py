@@ -13,8 +13,8 @@ from tilestep.onnx.interpreter.values import is_known, module_of
 from tilestep.onnx.ops.nn.conv import conv_transpose as onnx_conv_transpose
 from tilestep.popart.ops.checks import DIALECT, require_axes, types_and_frames
 from tilestep.popart.ops.gradients import extremes, magnitude, rounded
-from tilestep.popart.ops.normalise import batch_norm
-from tilestep.popart.ops.scatter import grouped_gather
+from tilestep.popart.ops.nn.normalise import batch_norm
+from tilestep.popart.ops.tensor.scatter import grouped_gather
 
 _POWER: Final = all_operators()["", "Pow"][-1]  # the importer's
 _MEAN, _VARIANCE = 3, 4  # positions of a batch norm's running statistics

@@ -11,7 +11,7 @@ from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error
-from tilestep.popart.session.graph import narrowed
+from tilestep.popart.session.model.graph import narrowed
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.stepio import PyStepIO, store
 

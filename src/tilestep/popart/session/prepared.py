@@ -13,10 +13,10 @@ from tilestep.messages import plain, shown
 from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.dataflow import DataFlow
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
+from tilestep.popart.diagnostics.log import Level, log
 from tilestep.popart.enums import DeviceConnectionType
 from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
-from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
@@ -24,7 +24,7 @@ from tilestep.popart.session.engine import SessionEngine, described
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.figures import SessionFigures
 from tilestep.popart.session.plan import plan_of
-from tilestep.popart.session.program import SessionCarry, key_of
+from tilestep.popart.session.program.program import SessionCarry, key_of
 from tilestep.popart.session.proposals.session_registry import RegisteredSession, made
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import Synthetic, require_streams

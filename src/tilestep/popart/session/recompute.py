@@ -23,13 +23,13 @@ import jax
 import numpy as np
 
 from tilestep.onnx.interpreter.graph import Node, reads
-from tilestep.popart.builder.attribute_names import RECOMPUTE_OUTPUT
+from tilestep.popart.builder.graph.attribute_names import RECOMPUTE_OUTPUT
 from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, phased
-from tilestep.popart.session.analysis import Analysis, Types
-from tilestep.popart.session.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.analysis import Analysis, Types
+from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.staging.placement import Home, split
 

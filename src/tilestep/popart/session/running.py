@@ -10,9 +10,9 @@ from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.session.engine import named_failures, quick_on_cpu
 from tilestep.popart.session.feeds import deliver
-from tilestep.popart.session.pipelined import FORWARD_ONLY
 from tilestep.popart.session.prepared import Prepared
-from tilestep.popart.session.program import SessionCarry
+from tilestep.popart.session.program.pipelined import FORWARD_ONLY
+from tilestep.popart.session.program.program import SessionCarry
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 import jax
 
 from tilestep.popart.dataflow import DataFlow
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
+from tilestep.popart.diagnostics.log import warn
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.former import gone, takes_former_names
-from tilestep.popart.log import warn
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.program import STATE_WORDS, key_and_count, key_of, words_of
+from tilestep.popart.session.program.program import STATE_WORDS, key_and_count, key_of, words_of
 from tilestep.popart.session.running import RunCalls
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo

@@ -18,8 +18,8 @@ from tilestep.popart.builder.external import array_of
 from tilestep.popart.builder.loading import Model
 from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer, UpdateRule
-from tilestep.popart.session.graph import SessionGraph, narrow_dtype, narrowed
-from tilestep.popart.session.replication import Replication
+from tilestep.popart.session.model.graph import SessionGraph, narrow_dtype, narrowed
+from tilestep.popart.session.model.replication import Replication
 from tilestep.popart.stepio import PyWeightsIO, store
 from tilestep.popart.tensors import typed_tensor
 

@@ -19,8 +19,8 @@ from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 from tilestep.onnx.interpreter.values import is_known
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.planning import plan_for
-from tilestep.popart.session.graph import SessionGraph, named_errors
-from tilestep.popart.session.tuning import around
+from tilestep.popart.session.model.graph import SessionGraph, named_errors
+from tilestep.popart.session.model.tuning import around
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
 from tilestep.sim.collective import pass_cost

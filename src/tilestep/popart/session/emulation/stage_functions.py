@@ -12,10 +12,10 @@ from jax.ad_checkpoint import checkpoint_name
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.ops.collectives import replicas
-from tilestep.popart.session.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.replication import AXIS
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.recompute import Policy, Segments
-from tilestep.popart.session.replication import AXIS
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.train import gradient, parameter, recomputed, watched
 from tilestep.train.pipeline.compile.watch_keys import How

@@ -15,13 +15,13 @@ from tilestep.machine import MachineSpec
 from tilestep.messages import plain, shown
 from tilestep.onnx.interpreter.graph import Node, reads
 from tilestep.onnx.interpreter.values import is_known
-from tilestep.popart.builder import attribute_names
+from tilestep.popart.builder.graph import attribute_names
 from tilestep.popart.builder.loading import read_model
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.analysis import analyse
-from tilestep.popart.session.graph import SessionGraph, session_graph
+from tilestep.popart.session.model.analysis import analyse
+from tilestep.popart.session.model.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.proposal import ProposedStage, StagedOperator, StageProposal
 from tilestep.popart.tensors import InputShapeInfo
 from tilestep.settings import MAX_IPUS

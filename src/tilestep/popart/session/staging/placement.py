@@ -8,11 +8,11 @@ from typing import Final
 import onnx
 
 from tilestep.onnx.interpreter.graph import Graph, Node, reads
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.scaling import WIDE
-from tilestep.popart.session.staging.stages import SessionStage
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.session.model.analysis import Analysis
+from tilestep.popart.session.model.graph import SessionGraph
+from tilestep.popart.session.model.scaling import WIDE
+from tilestep.popart.session.model.stages import SessionStage
 
 _NOWHERE: Final = -1
 _READ: Final = {names.VIRTUAL_GRAPH: "ipu", names.PIPELINE_STAGE: "stage", names.EXECUTION_PHASE: "phase"}

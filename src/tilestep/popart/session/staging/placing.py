@@ -3,18 +3,18 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from tilestep.popart.dataflow import Anchor
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.enums import RecomputationType, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, phased
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.analysis import Analysis
+from tilestep.popart.session.model.graph import SessionGraph
+from tilestep.popart.session.model.stages import Kind, Staging
 from tilestep.popart.session.staging import checks
 from tilestep.popart.session.staging.automatic import automatic_ipus, cost_of
 from tilestep.popart.session.staging.placement import Home, PlacedOperator, makers_of, operators_of, runs, split
-from tilestep.popart.session.staging.stages import Kind, Staging
 
 
 def pipeline_homes(

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from tilestep.popart.session.analysis import Types
-from tilestep.popart.session.graph import SessionGraph, Values, marking
+from tilestep.popart.session.model.analysis import Types
+from tilestep.popart.session.model.graph import SessionGraph, Values, marking
 from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
