@@ -72,6 +72,23 @@ class PlacedOperator:
         return tuple(dict.fromkeys(reads(self.node)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlacedModel:
+    """A model with the operators that a device runs.
+
+    Attributes:
+        operators: in the graph's order.
+        constant: variables that nothing changes.
+        loss: the tensor that is differentiated; None in inference.
+    """
+
+    graph: SessionGraph
+    analysis: Analysis
+    operators: Sequence[PlacedOperator]
+    constant: frozenset[str]
+    loss: str | None
+
+
 def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset[str]) -> list[PlacedOperator]:
     """The operators that a device runs, in the graph's order: those whose results are not known before.
 
