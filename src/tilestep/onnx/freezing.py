@@ -96,7 +96,7 @@ class _Freezing:
         """The convolution with the factors and the shifts of a norm; None if its type cannot hold them."""
         x, weight_name, *more = node.inputs
         scale, shift, mean, variance = (self._float64(name) for name in norm.inputs[1:])
-        with np.errstate(all="ignore"):  # what is not finite is not taken
+        with np.errstate(all="ignore"):  # a result that is not finite is not taken
             factor = scale / np.sqrt(variance + norm.attributes["epsilon"])
         weight = self._float64(weight_name)
         bias = self._float64(more[0]) if any(more) else np.zeros(len(weight))

@@ -34,7 +34,7 @@ def halved(loaded: Loaded) -> Loaded:
 def _graph(graph: onnx.GraphProto) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _type(value.type)
-    for tensor in graph.initializer:  # of a graph within the main one
+    for tensor in graph.initializer:  # a graph within the main one has its own
         _tensor(tensor)
     _nodes(graph.node)
 

@@ -287,7 +287,7 @@ def test_frozen_weights_are_constants(found: OnnxModel, monkeypatch: pytest.Monk
     assert (frozen.params, set(frozen.constants)) == ({}, {"w", "b"})
     np.testing.assert_allclose(jax.jit(frozen.fn)({}, X)[0], expected(found), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(frozen(X)[0], expected(found), rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr(modelling, "MOST_FROZEN_BYTES", 63)
+    monkeypatch.setattr(modelling, "MOST_FROZEN_WEIGHT_BYTES", 63)
     with pytest.raises(OnnxError, match=r"the weights have 64 B, and at most 63 B can be constants"):
         found.frozen()
     with pytest.raises(OnnxError, match="a model for training can't be frozen"):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
-MOST_MEMORY_BYTES: Final = 4 << 30  # of addresses
+MOST_ADDRESS_BYTES: Final = 4 << 30
 _NUMBER: Final = 8
 
 
@@ -67,9 +67,9 @@ _TASKS: Final[dict[bytes, Any]] = {b"body": _body, b"check": _check}
 
 
 def _serve() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESS_BYTES, MOST_ADDRESS_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what C++ or Python prints is no answer
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # C++ and Python may print, which is no answer
     while (parts := read_parts(sys.stdin.buffer.read)) is not None:
         try:
             answer = [b"ok", _TASKS[parts[0]](*parts[1:])]

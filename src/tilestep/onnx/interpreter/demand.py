@@ -98,7 +98,7 @@ class _Search:
             return
         if wanted:
             yield from node.inputs
-        for graph in node.subgraphs:  # of If, and of operators that are not known here
+        for graph in node.subgraphs:  # If has some, and so may operators that are not known here
             yield from self.outside(graph, names_at(graph.outputs, wanted))
 
     def of_loop(self, node: Node, wanted: set[int]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tilestep.onnx.errors import OnnxError, UnsafeModelError, UnsupportedOpError
 from tilestep.onnx.interpreter.registry import Operator, find, plain_domain
 from tilestep.onnx.interpreter.values import Array
 
-MOST_DEPTH: Final = 64  # of subgraphs in subgraphs, and of functions that call functions
+MOST_NESTED_LEVELS: Final = 64  # subgraphs and calls of functions are levels
 _SHOWN_NODES_OF_MISSING: Final = 3
 _SHOWN_MISSING_OPERATORS: Final = 50
 
@@ -136,8 +136,8 @@ class Preparation:
         depth: int,
     ) -> Graph:
         """Prepares the nodes of a graph or, with the attributes `given`, of a function."""
-        if depth > MOST_DEPTH:
-            raise UnsafeModelError(f"graph '{name}' is more than {MOST_DEPTH} graphs and functions deep")
+        if depth > MOST_NESTED_LEVELS:
+            raise UnsafeModelError(f"graph '{name}' is more than {MOST_NESTED_LEVELS} graphs and functions deep")
         prepared: list[Node] = []
         for proto in nodes:
             node = self.node(proto, opsets, given, depth)

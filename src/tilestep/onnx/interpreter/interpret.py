@@ -182,8 +182,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
 def _run_function(call: Call, function: Graph, inputs: list[Any]) -> list[Any]:
     run = replace(call.run, state={})
     outputs = run_graph(function, inputs, run)
-    names = dict(zip(function.inputs, call.node.inputs, strict=False))  # of the function, and of its caller
-    call.run.state.update({names[name]: value for name, value in run.state.items() if name in names})
+    callers = dict(zip(function.inputs, call.node.inputs, strict=False))
+    call.run.state.update({callers[name]: value for name, value in run.state.items() if name in callers})
     return outputs
 
 

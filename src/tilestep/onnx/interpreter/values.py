@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
-_most_bytes: Final = contextvars.ContextVar("_most_bytes", default=1 << 42)  # of an array whose shape a value gives
+MOST_KNOWN_BYTES: Final = 64 << 20  # a larger array that a node makes from a shape is made when the program runs
+_most_shaped_bytes: Final = contextvars.ContextVar("_most_shaped_bytes", default=1 << 42)
 _MOST_EAGER_ARRAY_BYTES: Final = 1 << 31
 _is_folding: Final = contextvars.ContextVar("_is_folding", default=False)
 
@@ -104,8 +104,8 @@ def has_room(shape: Sequence[int], dtype: Any) -> bool:
         large in any case.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size > _most_bytes.get():
-        raise ValueError(f"a result of {list(shape)} has {size:,} B, and at most {_most_bytes.get():,} B may be asked for here")
+    if size > _most_shaped_bytes.get():
+        raise ValueError(f"a result of {list(shape)} has {size:,} B, and at most {_most_shaped_bytes.get():,} B may be asked for here")
     room = size <= MOST_KNOWN_BYTES
     if not room and _is_folding.get():
         raise NoRoomError(f"{list(shape)} elements of {np.dtype(dtype)}")
@@ -132,11 +132,11 @@ def _cpu() -> Any:
 @contextlib.contextmanager
 def node_by_node() -> Iterator[None]:
     """Within it the arrays whose shapes values give are smaller, because each is made at once."""
-    token = _most_bytes.set(_MOST_EAGER_ARRAY_BYTES)
+    token = _most_shaped_bytes.set(_MOST_EAGER_ARRAY_BYTES)
     try:
         yield
     finally:
-        _most_bytes.reset(token)
+        _most_shaped_bytes.reset(token)
 
 
 @contextlib.contextmanager

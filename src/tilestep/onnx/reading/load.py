@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from tilestep.files import read_file
 from tilestep.onnx.errors import OnnxError, UnsafeModelError
 from tilestep.onnx.interpreter.bodies import check_in_child
-from tilestep.onnx.interpreter.graph import MOST_DEPTH, Graph, Preparation, array_of, versions_of
+from tilestep.onnx.interpreter.graph import MOST_NESTED_LEVELS, Graph, Preparation, array_of, versions_of
 from tilestep.onnx.interpreter.registry import plain_domain
 from tilestep.onnx.interpreter.values import Array
 from tilestep.onnx.reading.external import Folder
@@ -61,8 +61,8 @@ def _fields(descriptor: Any) -> tuple[Sequence[str], Sequence[str], Sequence[str
 
 
 MOST_NODES: Final = 200_000  # with those of functions, counted at each call
-MOST_WEIGHT_BYTES: Final = 1 << 38  # of all initialisers; several may be the same part of a file
-MOST_DENSE_BYTES: Final = 1 << 28  # of a sparse initialiser, once it is dense
+MOST_INITIALIZERS_BYTES: Final = 1 << 38  # several initialisers may be the same part of a file
+MOST_DENSIFIED_BYTES: Final = 1 << 28
 _MOST_CHECKED_INITIALISER_BYTES: Final = 1024
 _LFS: Final = b"version https://git-lfs"
 _FIRST_IMPORTS: Final = 3  # version of the file format since which a model names its versions of operators
@@ -146,12 +146,12 @@ def _expanded(nodes: Iterable[onnx.NodeProto], functions: _Functions, known: dic
     for node in nodes:
         total += 1
         key = plain_domain(node.domain), node.op_type, node.overload
-        if key in functions and depth <= MOST_DEPTH:
+        if key in functions and depth <= MOST_NESTED_LEVELS:
             if key not in known:
                 known[key] = 0  # one that calls itself is refused later
                 known[key] = _expanded(functions[key].node, functions, known, depth + 1)
             total += known[key]
-        if depth <= MOST_DEPTH:
+        if depth <= MOST_NESTED_LEVELS:
             total += sum(
                 _expanded(attribute.g.node, functions, known, depth + 1) for attribute in node.attribute if attribute.HasField("g")
             )
@@ -252,8 +252,8 @@ def _initializers(graph: onnx.GraphProto, folder: Folder) -> Iterator[tuple[str,
         array = folder.array(tensor) if tensor.data_location == onnx.TensorProto.EXTERNAL else array_of(tensor)
         yield _checked(tensor.name, array, seen)
         total += array.nbytes
-        if total > MOST_WEIGHT_BYTES:
-            raise UnsafeModelError(f"the model's initialisers have more than {MOST_WEIGHT_BYTES:,} B together")
+        if total > MOST_INITIALIZERS_BYTES:
+            raise UnsafeModelError(f"the model's initialisers have more than {MOST_INITIALIZERS_BYTES:,} B together")
     for sparse in graph.sparse_initializer:
         yield _checked(sparse.values.name, _dense(sparse), seen)
 
@@ -285,8 +285,8 @@ def _dense(sparse: onnx.SparseTensorProto) -> Array:
     name = sparse.values.name
     if values.ndim != 1 or any(size < 0 for size in shape) or indices.dtype != np.int64:
         raise OnnxError(f"sparse initialiser '{name}' is damaged: its values must be a vector, its indices int64")
-    if math.prod(shape) * values.itemsize > MOST_DENSE_BYTES:
-        raise UnsafeModelError(f"sparse initialiser '{name}' of {list(shape)} has more than {MOST_DENSE_BYTES:,} B when it is dense")
+    if math.prod(shape) * values.itemsize > MOST_DENSIFIED_BYTES:
+        raise UnsafeModelError(f"sparse initialiser '{name}' of {list(shape)} has more than {MOST_DENSIFIED_BYTES:,} B when it is dense")
     dense = np.zeros(shape, values.dtype)
     try:
         if indices.ndim == 1:

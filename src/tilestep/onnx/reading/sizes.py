@@ -8,13 +8,13 @@ import onnx
 
 from tilestep.onnx.errors import UnsafeModelError
 
-MOST_FILE_BYTES: Final = 2 << 30  # of the model itself, which is protobuf's own bound
-MOST_PARSED_BYTES: Final = 3 << 29  # of all that is no weight, once it is parsed: an estimate
+MOST_FILE_BYTES: Final = 2 << 30  # protobuf's own bound of a message
+MOST_PARSED_BYTES: Final = 3 << 29  # weights count apart; the size is estimated from that in the file
 MOST_MESSAGES: Final = 1 << 21
 _PER_BYTE: Final = 105  # the most that a byte of messages becomes
 _PER_MESSAGE: Final = 210
 _PER_TEXT: Final = 24
-_PER_PLAIN_BYTE: Final = 8  # of numbers, the shortest of which are one byte long in the file
+_PER_PLAIN_BYTE: Final = 8  # a number takes a byte or more in the file, and 8 in memory
 _FIRST_SMALL, _SMALL = 4096, 32  # bytes of messages that are not looked into at first, and at all
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # types of fields on the wire
 _TEXTS: Final = frozenset({"raw_data", "float_data", "double_data"})  # as long in memory as in the file

@@ -104,13 +104,13 @@ def layer_ends(model: ModelFunction, values: Mapping[str, Any], most: int) -> li
     for number, node in enumerate(nodes):
         last_reader.update((name, number) for name in reads(node))
     last_reader.update((name, len(nodes)) for name in model.graph.outputs)
-    changes = [0] * (len(nodes) + 2)  # of the bytes that are alive after so many nodes
+    live_bytes_changes = [0] * (len(nodes) + 2)
     for number, node in enumerate(nodes):
         for name in node.outputs:
             if name and not is_known(values[name]):
-                changes[number + 1] += _bytes(values[name])
-                changes[last_reader.get(name, number) + 1] -= _bytes(values[name])
-    passed = list(accumulate(changes))
+                live_bytes_changes[number + 1] += _bytes(values[name])
+                live_bytes_changes[last_reader.get(name, number) + 1] -= _bytes(values[name])
+    passed = list(accumulate(live_bytes_changes))
     ends = [
         number for number in range(1, len(nodes)) if 0 < passed[number] <= min(passed[number + 1], passed[number - 1] or passed[number])
     ]

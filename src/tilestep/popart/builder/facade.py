@@ -30,13 +30,13 @@ from tilestep.popart.builder.opsets.signatures import IDS, INT, STR, Mismatch, S
 from tilestep.popart.builder.placement import Placement
 from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.former import METHODS, takes_former_names
+from tilestep.popart.former import BUILDER_METHODS, takes_former_names
 
 
 def _attribute_dict(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # of any types
+    return {str(name): _custom_value(str(name), one) for name, one in value.items()}
 
 
 def _custom_value(name: str, value: object) -> object:
@@ -230,7 +230,7 @@ class Builder:
             return self._onnx(name)
         if name == "_impl":
             raise AttributeError(name)
-        return getattr(self._impl, METHODS.get(name, name))
+        return getattr(self._impl, BUILDER_METHODS.get(name, name))
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*super().__dir__(), *dir(self._impl), "aiOnnx"})

@@ -126,7 +126,7 @@ def read_model(source: Any) -> Model:
         unpacked(proto)
         return Model(proto=proto)
     if isinstance(source, os.PathLike):
-        source = os.fspath(source)  # of any kind
+        source = os.fspath(source)
     if isinstance(source, bytearray | memoryview):
         source = bytes(source)
     if not isinstance(source, str | bytes):

@@ -84,7 +84,7 @@ _CHECKPOINT_EXCLUDES: Final = ("PreUniRepl", "PostNRepl")  # patterns that would
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(key): str(one) for key, one in value.items()}  # of any types
+    return {str(key): str(one) for key, one in value.items()}
 
 
 def _outputs(kind: ValueKind, name: str = "nodeOutputNames") -> SignatureParameter:

@@ -20,7 +20,7 @@ from tilestep.popart.ops.describing import info_text, kind_text, op_text, shape_
 from tilestep.popart.ops.nn.dropout import require_ratio
 
 DIALECT: Final = "popart"
-Check = Callable[..., None]  # of the call, the inputs and the attributes
+Check = Callable[..., None]  # it gets the call, the inputs and the attributes
 
 
 def checked(*names: str, first: int = 1) -> Callable[[Check], Check]:

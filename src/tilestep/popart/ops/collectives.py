@@ -58,7 +58,7 @@ def on_several_devices() -> bool:
     return axis is not None and axis.native_groups
 
 
-_Reduce = Callable[[Any, str, Any], Any]  # of a value, an axis and groups of its indices
+_Reduce = Callable[[Any, str, Any], Any]  # (value, axis, groups of its indices) -> value
 _REDUCTIONS: Final[dict[str, _Reduce]] = {
     "Add": lambda x, axis, groups: lax.psum(x, axis, axis_index_groups=groups),
     "Mean": lambda x, axis, groups: lax.pmean(x, axis, axis_index_groups=groups),

@@ -30,7 +30,7 @@ from tilestep.popart.session.streams import is_synthetic, left_on_device
 from tilestep.popart.session.weights import first_values, shared_by_replicas
 from tilestep.popart.tensors import InputShapeInfo
 
-_MOST_TURNS: Final = 2**31 - 1  # of a loop of the compiled program, which counts in 32 bits
+_MOST_TURNS: Final = 2**31 - 1  # the compiled program counts the turns of its loops in 32 bits
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 

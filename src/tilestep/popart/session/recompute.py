@@ -33,7 +33,7 @@ from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.staging.placement import Home, split
 
-Policy = Callable[..., Any]  # of jax.checkpoint
+Policy = Callable[..., Any]  # as jax.checkpoint takes it
 _NORMS: Final = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization"})
 _FEWER: Final = 0.75  # intervals are so much shorter than those of the least memory; source: intervals.cpp
 

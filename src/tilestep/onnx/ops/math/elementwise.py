@@ -165,7 +165,7 @@ def aligned(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
     return b.reshape(b.shape + (1,) * after)
 
 
-_Compute = Callable[[Any, Any, Any], Any]  # of a module and two operands
+_Compute = Callable[[Any, Any, Any], Any]  # (numpy or jax.numpy, operand, operand) -> result
 
 
 def _by(function: str) -> _Compute:

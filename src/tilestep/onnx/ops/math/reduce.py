@@ -13,7 +13,7 @@ from tilestep.onnx.interpreter.interpret import Call
 from tilestep.onnx.interpreter.registry import op
 from tilestep.onnx.interpreter.values import is_known, jax_dtype, known_ints, known_scalar, module_of
 
-Reduction = Callable[[Any, tuple[int, ...], bool], Any]  # of an array, axes that are at least 0, and whether the axes stay
+Reduction = Callable[[Any, tuple[int, ...], bool], Any]  # (array, axes from 0 on, whether they stay) -> array
 _AXES_ATTRIBUTE_ENDS: Final = 18  # the version from which most reductions take their axes as an input
 
 

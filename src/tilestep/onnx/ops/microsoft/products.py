@@ -14,7 +14,7 @@ from tilestep.onnx.ops.microsoft.limits import MS, require_absent, require_inert
 from tilestep.onnx.ops.nn.conv import conv
 
 Ints = Sequence[int] | None
-_ACTIVATIONS: Final[dict[str, Callable[..., Any]]] = {  # of (x, *parameters)
+_ACTIVATIONS: Final[dict[str, Callable[..., Any]]] = {  # each is called with (x, *parameters)
     "": lambda x: x,
     "Relu": jax.nn.relu,
     "Tanh": jnp.tanh,

@@ -225,7 +225,7 @@ def scores_of(q: Any, k: Any, scale: float | None) -> Any:
     batch, heads, queries, size = q.shape
     _count(k.shape[1], heads)
     times: float = size**-0.5 if scale is None else scale
-    factor = np.asarray(np.sqrt(abs(times)), q.dtype)  # of both, as ONNX says, because of 16-bit floats
+    factor = np.asarray(np.sqrt(abs(times)), q.dtype)  # ONNX scales both, because of 16-bit floats
     grouped = (q * factor).reshape(batch, k.shape[1], heads // k.shape[1] * queries, size)
     return jnp.einsum("bhqd,bhkd->bhqk", grouped, k * (factor if times >= 0 else -factor)).reshape(batch, heads, queries, k.shape[2])
 

@@ -21,7 +21,7 @@ from tilestep.onnx.ops.interpolation import flattened, interpolate, wide
 from tilestep.onnx.ops.nn.windows import Windows, check_auto_pad, checked, extent, split_evenly, windows
 
 MOST_TAPS: Final = 64  # elements of a window, each of which is an operation to compile
-MOST_ELEMENTS: Final = 1 << 26  # of all windows, which a product has in memory
+MOST_WINDOW_ELEMENTS: Final = 1 << 26  # a product has them all in memory
 
 _Form = Callable[[Any, Any, Windows, int], Any]
 
@@ -49,7 +49,7 @@ def _quick_form(x: Any, w: Any, at: Windows, group: int, are_constants: bool) ->
     is_whole = not jnp.issubdtype(x.dtype, jnp.floating)  # XLA:CPU has no kernels for integers
     # Windows are put in rows sooner than kernels are transposed; a product of halves would add halves.
     are_few = outputs < len(w) and group == 1 and x.dtype.itemsize > 2 and not are_constants
-    return _multiplied if (is_whole or are_few) and outputs * x.shape[1] * taps <= MOST_ELEMENTS else None
+    return _multiplied if (is_whole or are_few) and outputs * x.shape[1] * taps <= MOST_WINDOW_ELEMENTS else None
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -148,15 +148,15 @@ def conv_transpose(
     padding: list[tuple[int, int]] = []
     for axis, (size, stride) in enumerate(zip(x.shape[2:], strides, strict=True)):
         reach = extent(w.shape[2 + axis], dilations[axis])
-        spread = (size - 1) * stride + 1  # of x, with zeros between its elements
-        whole = spread - 1 + more[axis] + reach  # of the result, without padding
+        with_zeros = (size - 1) * stride + 1
+        unpadded = with_zeros - 1 + more[axis] + reach
         if sizes or auto_pad.startswith("SAME"):
             output = sizes[axis] if sizes else size * stride
-            low, _ = split_evenly(max(0, whole - output), auto_pad)
+            low, _ = split_evenly(max(0, unpadded - output), auto_pad)
         else:
             low, high = (edges[axis], edges[axes + axis]) if auto_pad == "NOTSET" else (0, 0)
-            output = whole - low - high
-        padding.append((reach - 1 - low, output - spread + low))
+            output = unpadded - low - high
+        padding.append((reach - 1 - low, output - with_zeros + low))
     y = jax.lax.conv_general_dilated(
         jnp.asarray(x),
         _transposed(jnp.asarray(w), group),

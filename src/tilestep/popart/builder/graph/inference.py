@@ -327,7 +327,7 @@ def _of_control_flow(model: GraphModel, node: onnx.NodeProto, inputs: Types) -> 
     if node.op_type == "Loop":
         counter, condition = type_proto(onnx.TensorProto.INT64, ()), type_proto(onnx.TensorProto.BOOL, ())
         made = _of_graph(model, _graph_of(node, "body"), [counter, condition, *inputs[2:]])
-        state = [  # what changes its shape from turn to turn is left to ONNX's rule
+        state = [  # an entry that changes its shape from turn to turn is left to ONNX's rule
             after if typed(after) == typed(before) else None for before, after in zip(inputs[2:], made[1:], strict=False)
         ]
         return [*state, *[None] * (len(node.output) - len(state))]

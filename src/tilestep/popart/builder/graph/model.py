@@ -27,7 +27,7 @@ def tensor_of(array: Array, name: str) -> onnx.TensorProto:
     if array.dtype.names is not None or name_lcase(kind) == "float64":
         raise popart_exception(f"No numpy type {array.dtype} registered in map to DataType: convert '{name}' to float32")
     if array.dtype != numpy_dtype(kind):
-        array = array.astype(numpy_dtype(kind))  # of the other byte order
+        array = array.astype(numpy_dtype(kind))  # bytes may have the other order
     return typed_tensor(array, name)
 
 

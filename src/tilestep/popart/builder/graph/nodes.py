@@ -14,9 +14,9 @@ from tilestep.popart.diagnostics.debug import note
 from tilestep.popart.diagnostics.log import Level, log, logged
 from tilestep.popart.exceptions import popart_exception
 
-_MOST_OUTPUTS: Final = 100_000  # of a node; each has a name and a type
+_MOST_NODE_OUTPUTS: Final = 100_000  # each has a name and a type
 
-LAYER = "popartbuilder"  # of builders, in debug files
+BUILDER_LAYER = "popartbuilder"
 Check = Callable[[GraphModel, Sequence[str], Mapping[str, AttributeValue]], None]
 
 
@@ -76,8 +76,8 @@ def add_operator(
     count = operator.outputs if outputs is None else outputs
     if 0 < operator.outputs < count:
         raise popart_exception(f"{operator.name} has an invalid number of outputs {count}. Must be between 0..{operator.outputs}")
-    if outputs is not None and not 0 <= outputs <= _MOST_OUTPUTS:
-        raise popart_exception(f"{operator.name} has an invalid number of outputs {outputs}. Must be between 0..{_MOST_OUTPUTS}")
+    if outputs is not None and not 0 <= outputs <= _MOST_NODE_OUTPUTS:
+        raise popart_exception(f"{operator.name} has an invalid number of outputs {outputs}. Must be between 0..{_MOST_NODE_OUTPUTS}")
     names = [model.new_id(operator.name, position) for position in range(count)]
     _check_inputs(model, operator, inputs)
     if check is not None:
@@ -107,7 +107,7 @@ def add_operator(
 
 def _debug_number(operator: BuilderOperator, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> int:
     """Notes the node for the debug file. Returns: its number there."""
-    return note(name, LAYER, {"category": "api", "api": operator.name.lower(), "inputs": list(inputs), "outputs": list(outputs)})
+    return note(name, BUILDER_LAYER, {"category": "api", "api": operator.name.lower(), "inputs": list(inputs), "outputs": list(outputs)})
 
 
 def _check_inputs(model: GraphModel, operator: BuilderOperator, inputs: Sequence[str]) -> None:

@@ -169,7 +169,7 @@ def member_number(cls: type[Enum]) -> ValueKind:
 INTS: Final = list_of(INT)
 FLOATS: Final = list_of(FLOAT)
 STRS: Final = list_of(STR)
-IDS: Final = STRS  # of tensors
+IDS: Final = STRS
 ID_SET: Final = set_of(STR)
 
 

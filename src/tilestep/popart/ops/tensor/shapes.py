@@ -169,7 +169,7 @@ def sequence_slice(
     rows = np.arange(destination.shape[0], dtype=np.int32)
     counts, reads, writes = (jnp.asarray(values).reshape(-1, 1).astype(np.int32) for values in (count, source_offset, destination_offset))
     covered = (rows >= writes) & (rows < writes + counts)
-    last = len(covered) - 1 - jnp.argmax(covered[::-1], axis=0)  # of sequences that write to the same row, the last one stays
+    last = len(covered) - 1 - jnp.argmax(covered[::-1], axis=0)  # the last of the sequences that write to a row stays
     origin = jnp.where(covered.any(0), rows - writes[last, 0] + reads[last, 0], 0)
     written = covered.any(0).reshape(-1, *(1,) * (destination.ndim - 1))
     old = jnp.zeros((), destination.dtype) if zeroUnused else without_gradient(destination)

@@ -114,13 +114,13 @@ def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset
 
 def _with_added(operators: Sequence[PlacedOperator]) -> list[PlacedOperator]:
     """Gives the operators that stand in no model the places of those that read their results."""
-    places: dict[str, Place] = {}  # of the first reader of a tensor
+    place_of_first_reader: dict[str, Place] = {}
     found: list[PlacedOperator] = []
     for operator in reversed(operators):
         if operator.added:
-            readers = [places[name] for name in operator.node.outputs if name in places]
+            readers = [place_of_first_reader[name] for name in operator.node.outputs if name in place_of_first_reader]
             operator = replace(operator, place=readers[0] if readers else Place())
-        places |= dict.fromkeys(operator.reads, operator.place)
+        place_of_first_reader |= dict.fromkeys(operator.reads, operator.place)
         found.append(operator)
     return found[::-1]
 

@@ -23,7 +23,7 @@ from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
 _Call = Callable[[Values, Values, Values, Any], tuple[Values, Values, Values]]
-_ACTING: Final = frozenset({"Abort", "PrintTensor"})  # what they do would happen twice if they were computed again
+_ACTING: Final = frozenset({"Abort", "PrintTensor"})  # computed again, they would act twice
 
 
 class Differentiated(NamedTuple):

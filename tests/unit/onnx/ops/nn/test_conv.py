@@ -13,7 +13,7 @@ from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.ops.nn.conv import MOST_ELEMENTS, MOST_TAPS, convolution, plain
+from tilestep.onnx.ops.nn.conv import MOST_TAPS, MOST_WINDOW_ELEMENTS, convolution, plain
 from tilestep.onnx.ops.nn.windows import windows
 
 F = np.float32
@@ -124,7 +124,7 @@ def test_what_is_slow_as_one_operation(shape: tuple[int, ...], group: int, dtype
 
 
 def test_windows_that_take_too_much_memory_stay_where_they_are() -> None:
-    side, w = int((MOST_ELEMENTS / 9) ** 0.5), np.ones((1, 1, 3, 3), np.int32)
+    side, w = int((MOST_WINDOW_ELEMENTS / 9) ** 0.5), np.ones((1, 1, 3, 3), np.int32)
     for size, count in ((side, 0), (side + 1, 1)):
         at = windows((size, size), (3, 3), pads=[1, 1, 1, 1])
         text = jax.jit(convolution, static_argnums=(2, 3)).lower(jax.ShapeDtypeStruct((1, 1, size, size), np.int32), w, at, 1).as_text()
