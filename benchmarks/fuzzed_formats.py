@@ -113,7 +113,7 @@ VARIABLES: Final = (
 
 
 def variables(folder: Path) -> Read:
-    from tilestep.popart.environment import read_environment
+    from tilestep.popart.diagnostics.environment import read_environment
     from tilestep.settings import read_settings, stated_settings, warn_of_unknown_variables
     from tilestep.tracing.options import parse_trace_options
 

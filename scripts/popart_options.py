@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tilestep.popart.environment import EFFECTS, NO_EFFECT
+from tilestep.popart.diagnostics.environment import EFFECTS, NO_EFFECT
 from tilestep.popart.options.fields import Record, fields_of
 from tilestep.popart.options.libraries import KNOWN
 from tilestep.popart.options.option_fields import OptionFields

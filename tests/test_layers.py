@@ -79,7 +79,11 @@ TRAIN_TOP = (
 )
 TRAIN_ROOMS = ("jax_private", "processes", "schedules", "replicas", "optimizers", "feeds", "checkpoints", "gradients", "loop", "pipeline")
 PIPELINE_ROOMS = ("compile", "run")
-NEVER = (("tilestep.train.pipeline", "tilestep.train.loop"),)  # the former must not import the latter, though its room is earlier
+ONNX_ROOMS = ("interpreter", "reading", "ops")  # files beside them may import any
+POPART_TOP = ("dataflow", "enums", "exceptions", "former", "names", "patterns", "stepio", "tensors", "variables", "whole_numbers")
+POPART_ROOMS = ("diagnostics", "devices", "options", "optimizers", "builder", "ops", "session")
+# the former must not import the latter, though its room is earlier
+NEVER = (("tilestep.train.pipeline", "tilestep.train.loop"), ("tilestep.onnx.ops", "tilestep.onnx.reading"))
 
 PRIVATE = ("jax._src", "jaxlib")  # private parts of JAX
 PRIVATE_ROOM = "jax_private"
@@ -308,6 +312,13 @@ def test_the_rooms_of_the_pipeline_import_only_earlier_rooms() -> None:
         "pipeline",
         "state",
     }
+
+
+def test_the_rooms_of_the_front_ends_import_only_earlier_rooms() -> None:
+    assert imports_between_rooms(SRC / "onnx", "tilestep.onnx", rooms=ONNX_ROOMS, shared=("errors",)) == []
+    builder = SRC / "popart" / "builder"
+    assert imports_between_rooms(builder, "tilestep.popart.builder", rooms=("graph", "opsets"), shared=()) == []
+    assert imports_between_rooms(SRC / "popart", "tilestep.popart", rooms=POPART_ROOMS, shared=POPART_TOP) == []
 
 
 @pytest.mark.parametrize(("importer", "imported"), NEVER)

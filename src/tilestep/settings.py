@@ -15,7 +15,7 @@
 | JAX_IPU_FUSION                      | clusters or none (*)                                       | clusters          |
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
-| POPART_* and POPXL_CACHE_DIR        | read by tilestep.popart (popart/environment.py)            | unset             |
+| POPART_* and POPXL_CACHE_DIR        | read by tilestep.popart (its diagnostics/environment.py)   | unset             |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
 these four.

@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace) -> int:
     _choose_machine(args.machine)
     try:
         from tilestep.onnx import DynamicShapeError, OnnxError
-        from tilestep.onnx.load import checked_by_onnx
+        from tilestep.onnx.reading.load import checked_by_onnx
     except ImportError as error:
         raise UsageError(str(error)) from error
     if args.ops:
@@ -169,8 +169,8 @@ def model_of(path: str, words: Sequence[str], *, half: bool, training: bool) -> 
     """
     from tilestep.onnx.function import fixed_values
     from tilestep.onnx.half import halved
-    from tilestep.onnx.load import load
     from tilestep.onnx.model import OnnxModel
+    from tilestep.onnx.reading.load import load
 
     settings = _settings(words)
     loaded = load(path)
@@ -228,7 +228,7 @@ def _set_size(settings: Settings, name: str, axis: int, size: int | str | None) 
 
 def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[Any]:
     """Shape and dtype of each input. Raises: UsageError for sizes that are missing, or of nothing."""
-    from tilestep.onnx.parts import input_shapes, missing_sizes
+    from tilestep.onnx.stages.parts import input_shapes, missing_sizes
 
     specs = {spec.name: spec for spec in model.inputs}
     named = {name for spec in model.inputs for name in spec.named()}

@@ -11,9 +11,9 @@ from tilestep.onnx.errors import OnnxError as OnnxError
 from tilestep.onnx.errors import UnsafeModelError as UnsafeModelError
 from tilestep.onnx.errors import UnsupportedOpError as UnsupportedOpError
 from tilestep.onnx.export import export_onnx as export_onnx
-from tilestep.onnx.layers import Layers as Layers
+from tilestep.onnx.interpreter.registry import register_op as register_op
 from tilestep.onnx.model import OnnxModel as OnnxModel
 from tilestep.onnx.model import import_onnx as import_onnx
-from tilestep.onnx.registry import register_op as register_op
-from tilestep.onnx.specs import ValueSpec as ValueSpec
-from tilestep.onnx.stages import Stages as Stages
+from tilestep.onnx.reading.specs import ValueSpec as ValueSpec
+from tilestep.onnx.stages.layers import Layers as Layers
+from tilestep.onnx.stages.stages import Stages as Stages

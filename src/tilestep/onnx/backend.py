@@ -9,7 +9,7 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.graph import schema_of
+from tilestep.onnx.interpreter.graph import schema_of
 from tilestep.onnx.model import OnnxModel, import_onnx
 
 _PLATFORMS = {DeviceType.CPU: "cpu", DeviceType.CUDA: "cuda"}

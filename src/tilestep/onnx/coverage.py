@@ -7,8 +7,8 @@ from typing import Any, Final
 from onnx import defs
 
 from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401
-from tilestep.onnx.graph import has_body
-from tilestep.onnx.registry import all_operators, find, plain_domain
+from tilestep.onnx.interpreter.graph import has_body
+from tilestep.onnx.interpreter.registry import all_operators, find, plain_domain
 
 NOT_COVERED: Final = {  # (domain, name) -> why
     ("", "ImageDecoder"): "the format of an image is no matter of a tensor program: decode it before",

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from tilestep.messages import plain
 from tilestep.onnx.function import ModelFunction
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.specs import ValueSpec
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.reading.specs import ValueSpec
 
 
 def summary_of(model: ModelFunction, *, width: int) -> str:

@@ -17,11 +17,11 @@ from tilestep.files import read_file, write_file, written_file
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import require_names
 from tilestep.onnx.model import OnnxModel
-from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
+from tilestep.onnx.reading.sizes import MOST_FILE_BYTES, require_parseable
 
 _LEAST_EXTERNAL_BYTES: Final = 1024  # if any initialiser stands in another file
 _MOST_OWN_FILE_BYTES: Final = 1 << 30
-_MOST_OLD_BYTES: Final = 1 << 28  # of a model whose place is taken, beside its data
+_MOST_REPLACED_MODEL_BYTES: Final = 1 << 28
 _EXTERNAL_ALIGNMENT: Final = 4096  # so that an initialiser can be mapped by itself
 _DIGEST: Final = 12  # hexadecimal digits of a name
 
@@ -108,7 +108,7 @@ def _data_of(path: Path) -> Iterator[str]:
     """Names of files that belong to the model at `path`, and that `export_onnx` has made."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{{_DIGEST}}}\.data")
     with contextlib.suppress(OSError, DecodeError, OnnxError):
-        content = read_file(path, most_bytes=_MOST_OLD_BYTES)
+        content = read_file(path, most_bytes=_MOST_REPLACED_MODEL_BYTES)
         require_parseable(content)
         for tensor in onnx.ModelProto.FromString(content).graph.initializer:
             yield from (entry.value for entry in tensor.external_data if entry.key == "location" and pattern.fullmatch(entry.value))

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 from onnx import helper
 
-from tilestep.onnx.graph import Graph, Node, Preparation, is_constant, reads, with_ends
-from tilestep.onnx.ops.conv import conv
-from tilestep.onnx.ops.linalg import matmul
-from tilestep.onnx.ops.norm import batch_norm, batch_norm_by_outputs
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.graph import Graph, Node, Preparation, is_constant, reads, with_ends
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.ops.math.linalg import matmul
+from tilestep.onnx.ops.nn.conv import conv
+from tilestep.onnx.ops.nn.norm import batch_norm, batch_norm_by_outputs
 
 _NORMS: Final = (batch_norm, batch_norm_by_outputs)
 
@@ -96,7 +96,7 @@ class _Freezing:
         """The convolution with the factors and the shifts of a norm; None if its type cannot hold them."""
         x, weight_name, *more = node.inputs
         scale, shift, mean, variance = (self._float64(name) for name in norm.inputs[1:])
-        with np.errstate(all="ignore"):  # what is not finite is not taken
+        with np.errstate(all="ignore"):  # a result that is not finite is not taken
             factor = scale / np.sqrt(variance + norm.attributes["epsilon"])
         weight = self._float64(weight_name)
         bias = self._float64(more[0]) if any(more) else np.zeros(len(weight))

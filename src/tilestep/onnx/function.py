@@ -11,14 +11,14 @@ import numpy as np
 
 from tilestep.messages import plain
 from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401
-from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.freezing import with_known_weights
-from tilestep.onnx.graph import Graph, Node
-from tilestep.onnx.interpret import NO_PROGRAM, GraphRun, run_graph
-from tilestep.onnx.load import Loaded
-from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
-from tilestep.onnx.values import Array, SequenceValue, node_by_node
+from tilestep.onnx.interpreter.demand import demanded, draws, ratios, statistics
+from tilestep.onnx.interpreter.graph import Graph, Node
+from tilestep.onnx.interpreter.interpret import NO_PROGRAM, GraphRun, run_graph
+from tilestep.onnx.interpreter.values import Array, SequenceValue, node_by_node
+from tilestep.onnx.reading.load import Loaded
+from tilestep.onnx.reading.specs import ValueSpec, narrowed, specs_of
 from tilestep.onnx.weights import not_finite, weights_of
 
 Trainable = Callable[[str], bool] | Collection[str]

@@ -7,9 +7,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tilestep.onnx.demand import demanded
-from tilestep.onnx.load import Loaded, prepared
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import demanded
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.reading.load import Loaded, prepared
 
 _FLOAT, _HALF = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 _OF_TYPES: Final = frozenset({"to", "dtype", "output_dtype", "output_datatype"})  # attributes that are a type's number
@@ -34,7 +34,7 @@ def halved(loaded: Loaded) -> Loaded:
 def _graph(graph: onnx.GraphProto) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _type(value.type)
-    for tensor in graph.initializer:  # of a graph within the main one
+    for tensor in graph.initializer:  # a graph within the main one has its own
         _tensor(tensor)
     _nodes(graph.node)
 

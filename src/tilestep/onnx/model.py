@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, final
 
-from tilestep.onnx.demand import statistics
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction, Trainable, require_bounds
-from tilestep.onnx.layers import MOST_LAYERS, Layers, layers_of
-from tilestep.onnx.load import Source, load
-from tilestep.onnx.stages import Stages, stages_of
+from tilestep.onnx.interpreter.demand import statistics
+from tilestep.onnx.reading.load import Source, load
+from tilestep.onnx.stages.layers import MOST_LAYERS, Layers, layers_of
+from tilestep.onnx.stages.stages import Stages, stages_of
 
-MOST_FROZEN_BYTES: Final = 1 << 30  # of weights that become constants of a program
+MOST_FROZEN_WEIGHT_BYTES: Final = 1 << 30
 
 
 def import_onnx(
@@ -82,9 +82,9 @@ class OnnxModel(ModelFunction):
         if self._training:
             raise OnnxError("a model for training can't be frozen: import it without training=True")
         size = sum(array.nbytes for array in self.params.values())
-        if size > MOST_FROZEN_BYTES:
+        if size > MOST_FROZEN_WEIGHT_BYTES:
             raise OnnxError(
-                f"the weights have {size:,} B, and at most {MOST_FROZEN_BYTES:,} B can be constants of a program: use fn(params)"
+                f"the weights have {size:,} B, and at most {MOST_FROZEN_WEIGHT_BYTES:,} B can be constants of a program: use fn(params)"
             )
         return OnnxModel(self._loaded, training=False, static=self._static, bounds=self._bounds, trainable=self._trainable, frozen=True)
 

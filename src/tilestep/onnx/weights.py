@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-from tilestep.onnx.demand import names_at
-from tilestep.onnx.graph import Graph, Node, is_constant, reads
-from tilestep.onnx.ops.casts import dtype_of
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import names_at
+from tilestep.onnx.interpreter.graph import Graph, Node, is_constant, reads
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.ops.tensor.casts import dtype_of
 
 _MOST_INSPECTED_BYTES: Final = 1 << 28  # larger initialisers may stay in their files
 _LEAST_MASK: Final = 100  # the least amount that a mask adds
@@ -74,12 +74,12 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
         if not places:
             continue
         if node.function is not None:
-            names = dict(zip(node.function.inputs, node.inputs, strict=False))  # of the function, and of its caller
-            given = {own: known[name] for own, name in names.items() if name in known}
+            callers = dict(zip(node.function.inputs, node.inputs, strict=False))
+            given = {own: known[name] for own, name in callers.items() if name in known}
             inner = _weights_of(
-                node.function, names_at(node.function.outputs, places), given, [own for own in names if names[own] in weighty]
+                node.function, names_at(node.function.outputs, places), given, [own for own in callers if callers[own] in weighty]
             )
-            reached.update(name for own, name in names.items() if own in inner)
+            reached.update(name for own, name in callers.items() if own in inner)
         elif node.op_type == "If":
             for body in node.subgraphs:
                 reached.update(_weights_of(body, names_at(body.outputs, places), known, weighty) & body.outer)

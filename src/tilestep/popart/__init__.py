@@ -30,15 +30,20 @@ from tilestep.popart.builder import getSupportedOperationsDefinition as getSuppo
 from tilestep.popart.builder import getUnsupportedOperations as getUnsupportedOperations
 from tilestep.popart.dataflow import AnchorReturnType as AnchorReturnType
 from tilestep.popart.dataflow import DataFlow as DataFlow
-from tilestep.popart.debug import DebugContext as DebugContext
-from tilestep.popart.debug import DebugInfo as DebugInfo
-from tilestep.popart.debug import SourceLocation as SourceLocation
-from tilestep.popart.debug import closePoplarDebugInfo as closePoplarDebugInfo
-from tilestep.popart.debug import initializePoplarDebugInfo as initializePoplarDebugInfo
-from tilestep.popart.device_info import DeviceInfo as DeviceInfo
-from tilestep.popart.devices import DeviceManager as DeviceManager
-from tilestep.popart.devices import syncPatternFromString as syncPatternFromString
-from tilestep.popart.devices import syncPatternToString as syncPatternToString
+from tilestep.popart.devices.device_info import DeviceInfo as DeviceInfo
+from tilestep.popart.devices.devices import DeviceManager as DeviceManager
+from tilestep.popart.devices.devices import syncPatternFromString as syncPatternFromString
+from tilestep.popart.devices.devices import syncPatternToString as syncPatternToString
+from tilestep.popart.devices.versions import packageHash as packageHash
+from tilestep.popart.devices.versions import versionNumber as versionNumber
+from tilestep.popart.devices.versions import versionString as versionString
+from tilestep.popart.diagnostics.debug import DebugContext as DebugContext
+from tilestep.popart.diagnostics.debug import DebugInfo as DebugInfo
+from tilestep.popart.diagnostics.debug import SourceLocation as SourceLocation
+from tilestep.popart.diagnostics.debug import closePoplarDebugInfo as closePoplarDebugInfo
+from tilestep.popart.diagnostics.debug import initializePoplarDebugInfo as initializePoplarDebugInfo
+from tilestep.popart.diagnostics.log import Logger as Logger
+from tilestep.popart.diagnostics.log import getLogger as getLogger
 from tilestep.popart.enums import *  # noqa: F403
 from tilestep.popart.exceptions import OutOfMemoryException as OutOfMemoryException
 from tilestep.popart.exceptions import popart_exception as popart_exception
@@ -52,8 +57,6 @@ from tilestep.popart.exceptions import poplar_system_runtime_error as poplar_sys
 from tilestep.popart.exceptions import poplar_unknown_runtime_error as poplar_unknown_runtime_error
 from tilestep.popart.exceptions import poplar_unrecoverable_runtime_error as poplar_unrecoverable_runtime_error
 from tilestep.popart.exceptions import poplibs_exception as poplibs_exception
-from tilestep.popart.log import Logger as Logger
-from tilestep.popart.log import getLogger as getLogger
 from tilestep.popart.names import *  # noqa: F403
 from tilestep.popart.numerics import NumericsReport as NumericsReport
 from tilestep.popart.optimizers import SGD as SGD
@@ -91,9 +94,6 @@ from tilestep.popart.tensors import TensorInfo as TensorInfo
 from tilestep.popart.variables import CommGroup as CommGroup
 from tilestep.popart.variables import ReplicaGrouping as ReplicaGrouping
 from tilestep.popart.variables import VariableSettings as VariableSettings
-from tilestep.popart.versions import packageHash as packageHash
-from tilestep.popart.versions import versionNumber as versionNumber
-from tilestep.popart.versions import versionString as versionString
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 _ARGUMENTS: Final = MappingProxyType({"debugPrefix": "debugContext", "dataFeed": "dataFlow", "passes": "patterns"})
 NAMES: Final = MappingProxyType({"SessionOptionsCore": "SessionOptions", "PingPongSettings": "ExecutionPhaseSettings"})
-METHODS: Final = MappingProxyType({"pingPongPhase": "executionPhase"})  # of the builder
+BUILDER_METHODS: Final = MappingProxyType({"pingPongPhase": "executionPhase"})
 _LOSS: Final = "and give its id to TrainingSession(loss=...)"
 _PLACED: Final = "set virtualGraphMode = popart.VirtualGraphMode"
 _PHASES: Final = "set executionPhaseSettings.phases"

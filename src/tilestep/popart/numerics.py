@@ -6,8 +6,8 @@ from typing import Final, final
 import numpy as np
 
 from tilestep.messages import shown
-from tilestep.onnx.load import load
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
+from tilestep.onnx.reading.load import load
 from tilestep.popart.exceptions import popart_exception
 
 _FLOOR: Final = 1e-8  # added to |dA||dB|, so that two models that never changed differ by 0

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from tilestep.messages import shown
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 
 
@@ -124,7 +124,7 @@ def _by_name(arrays: object, what: str) -> Iterable[tuple[str, Any]]:
 def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Array:
     if not isinstance(given, np.ndarray | np.generic | int | float | list):
         raise TypeError(f"{owner}: the {what} of tensor '{name}' is a {type(given).__name__}: it must be a NumPy array")
-    array: Array = np.asarray(given)  # of any elements
+    array: Array = np.asarray(given)
     if not array.flags.c_contiguous:
         raise popart_exception(
             f"{owner} is unable to use the numpy {what} array for tensor '{name}' as it is not c-contiguous (a conversion would cost time "

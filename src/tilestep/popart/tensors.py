@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.enums import DataType, ExchangeStrategy, ReplicatedStreamMode, TileSet
 from tilestep.popart.exceptions import popart_exception
 from tilestep.protobuf import bytes_field

@@ -13,7 +13,7 @@ from tilestep.messages import plain
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan import Liveness, Program
 from tilestep.profiling.report_folders import report_folders
-from tilestep.views.files import ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
+from tilestep.views.files import PlannedProgram, ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
 
 
 @final
@@ -70,17 +70,15 @@ class ProgramReports:
         if not has_program(folder, source.fingerprint, parts, lines=source.lines):
             program, lives = detail()
             notes = {"jax": jax.__version__, "engine_options": self._engine.recorded(lines=parts.lines)}
-            write_program(
-                folder,
-                program,
-                lives,
-                source.machine,
+            planned = PlannedProgram(
+                program=program,
+                detail=lives,
+                machine=source.machine,
+                options=source.options,
                 key=key,
                 fingerprint=source.fingerprint,
                 lines=source.lines,
                 hlo=source.text,
-                options=source.options,
-                parts=parts,
-                notes=notes,
             )
+            write_program(folder, planned, parts, notes)
         return folder

@@ -104,6 +104,28 @@ class ProgramParts:
     lines: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedProgram:
+    """A program as it was planned, and what it was planned from.
+
+    Attributes:
+        program, detail: as `lower_in_detail` gives them.
+        key: number of the program in its process.
+        fingerprint: hexadecimal, of the program.
+        lines: changes when a line of the user's source has moved.
+        hlo: its text.
+    """
+
+    program: Program
+    detail: Liveness
+    machine: MachineSpec
+    options: PlanOptions
+    key: int
+    fingerprint: str
+    lines: str
+    hlo: str
+
+
 def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
     """The folder of a program in a report: equal for equal programs, also of another process."""
     return directory / PROGRAMS / f"{folder_name(name, otherwise='program')}-{fingerprint[:_FINGERPRINT]}"
@@ -112,7 +134,7 @@ def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
 def has_program(folder: Path, fingerprint: str, parts: ProgramParts, *, lines: str) -> bool:
     """Whether a folder has all parts of that program already, as this version of the package writes them.
 
-    Args: lines: what `write_program` has been given.
+    Args: lines: those of the `PlannedProgram`.
     """
     wanted = {PROGRAM_FILE: parts.memory, MEMORY_FILE: parts.memory, HLO_FILE: parts.hlo, VARIABLES_FILE: parts.variables}
     if not all((folder / name).is_file() for name, there in wanted.items() if there):
@@ -127,37 +149,14 @@ def has_program(folder: Path, fingerprint: str, parts: ProgramParts, *, lines: s
     return all(manifest.get(note) == value for note, value in expected.items())
 
 
-def write_program(
-    folder: Path,
-    program: Program,
-    detail: Liveness,
-    machine: MachineSpec,
-    *,
-    key: int,
-    fingerprint: str,
-    lines: str,
-    hlo: str,
-    options: PlanOptions,
-    parts: ProgramParts,
-    notes: Mapping[str, Any],
-) -> None:
+def write_program(folder: Path, planned: PlannedProgram, parts: ProgramParts, notes: Mapping[str, Any]) -> None:
     """Writes the parts of a program into its folder, which is made if it is missing. Files of other parts stay as they are.
 
-    Args:
-        program, detail: as `lower_in_detail` gives them.
-        machine: that it was planned for.
-        key: number of the program in its process.
-        fingerprint: hexadecimal, of the program.
-        lines: changes when a line of the user's source has moved.
-        hlo: its text.
-        options: of its plan.
-        notes: for the recording's manifest.
-
-    Raises:
-        OSError: naming the file that cannot be written.
-        RecordingError: if the recording is too large to be read again.
+    Args: notes: for the recording's manifest.
+    Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
-    hlo = hlo if parts.lines else without_frames(hlo)
+    program, detail, machine = planned.program, planned.detail, planned.machine
+    hlo = planned.hlo if parts.lines else without_frames(planned.hlo)
     with filled_directory(folder):
         if parts.memory:
             write_file(folder / MEMORY_FILE, memory_text(program, detail, machine, lines=parts.lines))
@@ -166,9 +165,10 @@ def write_program(
         if parts.variables:
             write_file(folder / VARIABLES_FILE, variables_text(program, detail, lines=parts.lines))
         if parts.memory:  # last, because its presence says that the others are there
-            builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts, lines)})
+            builder = Builder(kind="program", notes={**notes, **_notes(planned.fingerprint, parts, planned.lines)})
             programs = ProgramTables(builder, lines=parts.lines)
-            programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None, options=options)
+            kept = hlo if parts.hlo else None
+            programs.add(program, detail, key=planned.key, fingerprint=planned.fingerprint, hlo=kept, options=planned.options)
             programs.finish()
             builder.put_json("machine", machine_document(machine))
             write_recording(folder / PROGRAM_FILE, builder.tables())

@@ -23,7 +23,7 @@ from onnx.backend.test.runner import Runner
 from tests.together import compiled
 from tilestep.onnx import OnnxModel, import_onnx
 from tilestep.onnx.backend import TilestepBackend
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.interpreter.values import SequenceValue
 
 NODES, FOLDERS = (
     "OnnxBackendNodeModelTest",

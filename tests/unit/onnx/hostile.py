@@ -21,7 +21,7 @@ import numpy as np
 
 from tests.unit.onnx.mutants import mutants
 from tilestep.onnx import OnnxError, OnnxModel, import_onnx
-from tilestep.onnx.load import checked_by_onnx
+from tilestep.onnx.reading.load import checked_by_onnx
 
 MOST_CPU_S: Final = 10.0
 HUNG_WALL_S: Final = 300.0

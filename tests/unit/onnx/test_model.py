@@ -11,10 +11,11 @@ import onnxruntime
 import pytest
 
 from tests.unit.onnx.models import linear, model, uniform
-from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op, registry
+from tilestep.onnx import DynamicShapeError, OnnxError, OnnxModel, import_onnx, register_op
 from tilestep.onnx import model as modelling
-from tilestep.onnx.specs import narrowed
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.interpreter import registry
+from tilestep.onnx.interpreter.values import SequenceValue
+from tilestep.onnx.reading.specs import narrowed
 
 X = uniform(2, 3)
 
@@ -286,7 +287,7 @@ def test_frozen_weights_are_constants(found: OnnxModel, monkeypatch: pytest.Monk
     assert (frozen.params, set(frozen.constants)) == ({}, {"w", "b"})
     np.testing.assert_allclose(jax.jit(frozen.fn)({}, X)[0], expected(found), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(frozen(X)[0], expected(found), rtol=1e-5, atol=1e-6)
-    monkeypatch.setattr(modelling, "MOST_FROZEN_BYTES", 63)
+    monkeypatch.setattr(modelling, "MOST_FROZEN_WEIGHT_BYTES", 63)
     with pytest.raises(OnnxError, match=r"the weights have 64 B, and at most 63 B can be constants"):
         found.frozen()
     with pytest.raises(OnnxError, match="a model for training can't be frozen"):

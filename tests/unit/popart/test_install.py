@@ -43,7 +43,7 @@ print(popart is here, popart_core is here, popart.session is session, popart.bui
 print(session.__name__, session.__spec__.name, here.__name__, here.__spec__.name)
 
 from popart.device_info import DeviceInfo
-from tilestep.popart.device_info import DeviceInfo as Here
+from tilestep.popart.devices.device_info import DeviceInfo as Here
 print(DeviceInfo is Here)
 
 before = list(sys.meta_path)

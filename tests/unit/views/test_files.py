@@ -2,6 +2,7 @@
 
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,22 @@ from tilestep.profiling.measure import profile_between
 from tilestep.program import parse_hlo
 from tilestep.recording.container import read_recording
 from tilestep.sim import System
-from tilestep.views.files import ProgramParts, has_program, program_folder, write_program, write_report
+from tilestep.views.files import PlannedProgram, ProgramParts, has_program, program_folder, write_program, write_report
 
 MACHINE = load_machine("bow-2000")
 TEXT = hlo_text("mlp_train_step")
-PLANNED = lower_in_detail(parse_hlo(TEXT), MACHINE, name="jit_step", num_ipus=1)
+PROGRAM, DETAIL = lower_in_detail(parse_hlo(TEXT), MACHINE, name="jit_step", num_ipus=1)
 MARK = "0123456789abcdef" * 4
+PLANNED = PlannedProgram(
+    program=PROGRAM, detail=DETAIL, machine=MACHINE, options=PlanOptions(), key=7, fingerprint=MARK, lines="ab", hlo=TEXT
+)
 EVERYTHING = ProgramParts(hlo=True, variables=True)
 ALL_FILES = ["hlo.txt", "lowered_vars.txt", "memory.txt", "program.tilestep"]
 
 
 def write(folder: Path, parts: ProgramParts = EVERYTHING, *, mark: str = MARK, lines: str = "ab") -> None:
     notes = {"jax": "1.2.3", "engine_options": {"autoReport.all": True}}
-    write_program(
-        folder, *PLANNED, MACHINE, key=7, fingerprint=mark, lines=lines, hlo=TEXT, options=PlanOptions(), parts=parts, notes=notes
-    )
+    write_program(folder, replace(PLANNED, fingerprint=mark, lines=lines), parts, notes)
 
 
 def names(folder: Path) -> list[str]:
@@ -74,8 +76,7 @@ def test_a_folder_without_lines_has_none_in_its_hlo_either(tmp_path: Path) -> No
     text = TEXT.replace("\n", '\n\nFileNames\n1 "/home/me/train.py"\n\n', 1)
     for lines in (True, False):
         parts = ProgramParts(hlo=True, lines=lines)
-        options = PlanOptions()
-        write_program(tmp_path, *PLANNED, MACHINE, key=7, fingerprint=MARK, lines="", hlo=text, options=options, parts=parts, notes={})
+        write_program(tmp_path, replace(PLANNED, lines="", hlo=text), parts, {})
         recorded = read_recording(tmp_path / "program.tilestep").text("hlo")
         assert ["train.py" in each for each in ((tmp_path / "hlo.txt").read_text(), recorded)] == [lines, lines]
 
@@ -91,8 +92,8 @@ def test_the_recording_of_a_program_has_its_compilation_and_nothing_else(tmp_pat
         "engine_options": {"autoReport.all": True},
     }
     assert found.column("programs", "key").tolist() == [7]
-    assert found.rows("lives") == len(PLANNED[1].lives)
-    assert found.rows("ticks") == len(PLANNED[1].steps)
+    assert found.rows("lives") == len(DETAIL.lives)
+    assert found.rows("ticks") == len(DETAIL.steps)
     assert '"ipu.tile.sram_bytes"' in found.text("machine")
     assert not any(found.has(table) for table in ("runs", "events", "lanes", "calls"))
 

@@ -1,7 +1,7 @@
-"""The implementations of ONNX's operators, a file for each family. Importing this package registers all."""
+"""The operators, in ONNX's own families. Importing this package registers all. It imports `interpreter/` and no other room."""
 
 import importlib
 import pkgutil
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

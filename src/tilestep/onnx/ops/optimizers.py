@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import jax.numpy as jnp
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 
 _DOMAIN: Final = "ai.onnx.preview.training"
 

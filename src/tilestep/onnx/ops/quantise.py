@@ -6,14 +6,14 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.convert import convert
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.casts import dtype_of
-from tilestep.onnx.ops.conv import conv
-from tilestep.onnx.ops.elementwise import rounded_quotient
-from tilestep.onnx.ops.shapes import normal_axis
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, module_for, module_of
+from tilestep.onnx.interpreter.convert import convert
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import is_known, module_for, module_of
+from tilestep.onnx.ops.math.elementwise import rounded_quotient
+from tilestep.onnx.ops.nn.conv import conv
+from tilestep.onnx.ops.tensor.casts import dtype_of
+from tilestep.onnx.ops.tensor.shapes import normal_axis
 
 Ints = Sequence[int] | None
 _FLOATS: Final = ("float16", "bfloat16", "float32", "float64")

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from onnx import helper
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_traced, jax_dtype, known_scalar
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import is_traced, jax_dtype, known_scalar
 
 _RATIO = 0.5  # where a node has none
 

@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tilestep.onnx.values import Array
-from tilestep.popart.builder.graph_walk import tensors_of
+from tilestep.onnx.interpreter.values import Array
+from tilestep.popart.builder.graph.graph_walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, numpy_dtype
 

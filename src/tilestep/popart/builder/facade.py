@@ -9,13 +9,13 @@ from typing import Any, Final, Union, cast, final
 import numpy as np
 
 from tilestep.popart.builder import external
-from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1
-from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1 as _GraphcoreOpset1
+from tilestep.popart.builder.graph.model import GraphModel
+from tilestep.popart.builder.graph.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.loading import check_model, check_opsets, checked_model
-from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.node_attributes import Tuning
-from tilestep.popart.builder.nodes import BuilderOperator, add_operator
-from tilestep.popart.builder.onnx_opsets import (
+from tilestep.popart.builder.opsets.graphcore_opset import AiGraphcoreOpset1
+from tilestep.popart.builder.opsets.graphcore_opset import AiGraphcoreOpset1 as _GraphcoreOpset1
+from tilestep.popart.builder.opsets.onnx_opsets import (
     DEFAULT_VERSION,
     OPSETS,
     AiOnnxMlOpset1,
@@ -26,17 +26,17 @@ from tilestep.popart.builder.onnx_opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
 )
+from tilestep.popart.builder.opsets.signatures import IDS, INT, STR, Mismatch, SignatureParameter, ValueKind, overloaded
 from tilestep.popart.builder.placement import Placement
-from tilestep.popart.builder.signatures import IDS, INT, STR, Mismatch, SignatureParameter, ValueKind, overloaded
 from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.former import METHODS, takes_former_names
+from tilestep.popart.former import BUILDER_METHODS, takes_former_names
 
 
 def _attribute_dict(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # of any types
+    return {str(name): _custom_value(str(name), one) for name, one in value.items()}
 
 
 def _custom_value(name: str, value: object) -> object:
@@ -230,7 +230,7 @@ class Builder:
             return self._onnx(name)
         if name == "_impl":
             raise AttributeError(name)
-        return getattr(self._impl, METHODS.get(name, name))
+        return getattr(self._impl, BUILDER_METHODS.get(name, name))
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*super().__dir__(), *dir(self._impl), "aiOnnx"})

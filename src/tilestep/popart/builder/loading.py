@@ -11,8 +11,8 @@ from onnx import checker
 
 from tilestep.messages import plain
 from tilestep.popart.builder import external
-from tilestep.popart.builder.graph_walk import tensors_of
-from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
+from tilestep.popart.builder.graph.graph_walk import tensors_of
+from tilestep.popart.builder.opsets.onnx_opsets import DEFAULT_VERSION, VERSIONS
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import unpacked
 
@@ -126,7 +126,7 @@ def read_model(source: Any) -> Model:
         unpacked(proto)
         return Model(proto=proto)
     if isinstance(source, os.PathLike):
-        source = os.fspath(source)  # of any kind
+        source = os.fspath(source)
     if isinstance(source, bytearray | memoryview):
         source = bytes(source)
     if not isinstance(source, str | bytes):

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import onnx
 
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.model import AttributeValue, GraphModel, read
-from tilestep.popart.builder.signatures import (
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.builder.graph.model import AttributeValue, GraphModel, read
+from tilestep.popart.builder.opsets.signatures import (
     BOOL,
     FLOAT,
     FLOATS,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.model import AttributeValue, GraphModel
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.builder.graph.model import AttributeValue, GraphModel
+from tilestep.popart.builder.graph.nodes import BuilderOperator, add_operator
 from tilestep.popart.builder.node_attributes import NodeAttributes
-from tilestep.popart.builder.nodes import BuilderOperator, add_operator
-from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
-from tilestep.popart.builder.signatures import (
+from tilestep.popart.builder.opsets.onnx_opsets import DEFAULT_VERSION
+from tilestep.popart.builder.opsets.signatures import (
     FLOAT,
     ID_SET,
     IDS,
@@ -84,7 +84,7 @@ _CHECKPOINT_EXCLUDES: Final = ("PreUniRepl", "PostNRepl")  # patterns that would
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(key): str(one) for key, one in value.items()}  # of any types
+    return {str(key): str(one) for key, one in value.items()}
 
 
 def _outputs(kind: ValueKind, name: str = "nodeOutputNames") -> SignatureParameter:

@@ -6,8 +6,8 @@ from typing import Final
 
 import onnx
 
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.builder.graph.model import GraphModel
 from tilestep.popart.enums import CommGroupType, ExchangeStrategy, ReplicatedStreamMode, TileSet, VariableRetrievalMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import InputSettings

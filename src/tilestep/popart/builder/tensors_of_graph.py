@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tilestep.onnx.values import Array
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.inference import type_proto
-from tilestep.popart.builder.model import GraphModel, tensor_of
-from tilestep.popart.builder.nodes import LAYER
+from tilestep.onnx.interpreter.values import Array
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.builder.graph.inference import type_proto
+from tilestep.popart.builder.graph.model import GraphModel, tensor_of
+from tilestep.popart.builder.graph.nodes import BUILDER_LAYER
+from tilestep.popart.builder.opsets.signatures import ARRAY, DEBUG_CONTEXT, INT, INTS, STR, SignatureParameter, instance_of, overloaded
 from tilestep.popart.builder.settings import note_input, note_variable
-from tilestep.popart.builder.signatures import ARRAY, DEBUG_CONTEXT, INT, INTS, STR, SignatureParameter, instance_of, overloaded
-from tilestep.popart.debug import note
+from tilestep.popart.diagnostics.debug import note
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import InputSettings, TensorInfo, data_type_of_onnx, name_lcase, onnx_number
@@ -27,7 +27,7 @@ _ID: Final = SignatureParameter("id", STR)
 
 
 def _debug_number(id: str, method: str) -> int:
-    return note(id, LAYER, {"category": "variable", "api": method, "tensorId": id})
+    return note(id, BUILDER_LAYER, {"category": "variable", "api": method, "tensorId": id})
 
 
 class TensorsOfGraph:

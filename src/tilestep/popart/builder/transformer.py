@@ -12,17 +12,17 @@ import onnx
 from google.protobuf.message import Message
 from onnx import numpy_helper
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
-from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
+from tilestep.popart.builder.graph.graph_walk import graphs_of, tensors_of
 from tilestep.popart.builder.loading import check_model, checked_model
-from tilestep.popart.builder.signatures import BOOL, IDS, STR, SignatureParameter, overloaded
+from tilestep.popart.builder.opsets.signatures import BOOL, IDS, STR, SignatureParameter, overloaded
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype, typed_tensor
 
 _IDS: Final = SignatureParameter("ids", IDS)
 _BATCH_NORMALIZATION_OUTPUTS: Final = 5  # y, mean, variance, saved mean, saved variance
-_numbers: Final = itertools.count()  # of outputs that are added, process-wide
+_numbers_of_added: Final = itertools.count()  # process-wide
 _Type: Final = onnx.TensorProto
 
 
@@ -101,7 +101,7 @@ class GraphTransformer:
         for node in self._model.graph.node:
             if node.op_type == "BatchNormalization":
                 for position in range(len(node.output), _BATCH_NORMALIZATION_OUTPUTS):
-                    node.output.append(f"{node.op_type}_{node.name}_oi{position}_{next(_numbers)}")
+                    node.output.append(f"{node.op_type}_{node.name}_oi{position}_{next(_numbers_of_added)}")
 
     @overloaded((_IDS, SignatureParameter("filename", STR)))
     def saveInitializersExternally(self, ids: list[str], filename: str) -> None:

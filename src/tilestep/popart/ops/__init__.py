@@ -1,7 +1,7 @@
-"""The operators of the domain ai.graphcore, a file for each family. Importing this package registers all in the importer's registry."""
+"""The operators of the domain ai.graphcore, in families. Importing this package registers all in the importer's registry."""
 
 import importlib
 import pkgutil
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

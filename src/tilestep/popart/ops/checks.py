@@ -10,17 +10,17 @@ import numpy as np
 import onnx
 
 import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401
-from tilestep.onnx.convert import operands
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.windows import windows
-from tilestep.onnx.registry import Operator, all_operators, op
-from tilestep.onnx.values import is_traced
+from tilestep.onnx.interpreter.convert import operands
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import Operator, all_operators, op
+from tilestep.onnx.interpreter.values import is_traced
+from tilestep.onnx.ops.nn.windows import windows
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import info_text, kind_text, op_text, shape_text, type_text
-from tilestep.popart.ops.dropout import require_ratio
+from tilestep.popart.ops.nn.dropout import require_ratio
 
 DIALECT: Final = "popart"
-Check = Callable[..., None]  # of the call, the inputs and the attributes
+Check = Callable[..., None]  # it gets the call, the inputs and the attributes
 
 
 def checked(*names: str, first: int = 1) -> Callable[[Check], Check]:

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 from tilestep.popart.enums import CollectiveOperator, CommGroupType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN
@@ -58,7 +58,7 @@ def on_several_devices() -> bool:
     return axis is not None and axis.native_groups
 
 
-_Reduce = Callable[[Any, str, Any], Any]  # of a value, an axis and groups of its indices
+_Reduce = Callable[[Any, str, Any], Any]  # (value, axis, groups of its indices) -> value
 _REDUCTIONS: Final[dict[str, _Reduce]] = {
     "Add": lambda x, axis, groups: lax.psum(x, axis, axis_index_groups=groups),
     "Mean": lambda x, axis, groups: lax.pmean(x, axis, axis_index_groups=groups),

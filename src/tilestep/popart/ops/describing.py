@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilestep.onnx.graph import Node, schema_of
+from tilestep.onnx.interpreter.graph import Node, schema_of
 
 DOMAIN: Final = "ai.graphcore"
 _NAMES: Final = {"float32": "FLOAT", "float64": "DOUBLE"}  # others have NumPy's name in capitals

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.conv import conv_transpose as onnx_conv_transpose
-from tilestep.onnx.registry import Operator, all_operators, op
-from tilestep.onnx.values import is_known, module_of
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import Operator, all_operators, op
+from tilestep.onnx.interpreter.values import is_known, module_of
+from tilestep.onnx.ops.nn.conv import conv_transpose as onnx_conv_transpose
 from tilestep.popart.ops.checks import DIALECT, require_axes, types_and_frames
 from tilestep.popart.ops.gradients import extremes, magnitude, rounded
-from tilestep.popart.ops.normalise import batch_norm
-from tilestep.popart.ops.scatter import grouped_gather
+from tilestep.popart.ops.nn.normalise import batch_norm
+from tilestep.popart.ops.tensor.scatter import grouped_gather
 
 _POWER: Final = all_operators()["", "Pow"][-1]  # the importer's
 _MEAN, _VARIANCE = 3, 4  # positions of a batch norm's running statistics

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.convert import convert, operands
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import is_known, module_of
+from tilestep.onnx.interpreter.convert import convert, operands
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import is_known, module_of
 from tilestep.popart.ops.describing import DOMAIN
 from tilestep.popart.ops.gradients import rounded, without_gradient
 

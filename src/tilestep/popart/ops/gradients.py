@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tilestep.onnx.values import is_traced
+from tilestep.onnx.interpreter.values import is_traced
 from tilestep.popart.exceptions import popart_exception
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.exceptions import popart_exception, poplar_application_runtime_error
 from tilestep.popart.ops.collectives import is_replicated, on_several_devices
 from tilestep.popart.ops.describing import DOMAIN

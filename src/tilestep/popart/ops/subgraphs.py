@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import Call, run_graph
-from tilestep.onnx.registry import op
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.interpret import Call, run_graph
+from tilestep.onnx.interpreter.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import DOMAIN
@@ -86,8 +86,8 @@ def call_graph(call: Call, *inputs: Any, callee: Graph, num_outputs: int = 1, mo
         )
     run = replace(call.run, folds=(*call.run.folds, call.node.number), state={})
     outputs = run_graph(callee, inputs, run, outer=call.scope)
-    names = dict(zip(callee.inputs, call.node.inputs, strict=False))  # of the callee, and of its caller
-    call.run.state.update({names.get(name, name): value for name, value in run.state.items()})
+    callers = dict(zip(callee.inputs, call.node.inputs, strict=False))
+    call.run.state.update({callers.get(name, name): value for name, value in run.state.items()})
     return tuple(outputs)
 
 

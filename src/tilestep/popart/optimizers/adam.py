@@ -267,7 +267,7 @@ class Adam(Optimizer):
         )
 
     def _check_modes(self, other: Optimizer) -> None:
-        assert isinstance(other, Adam)  # of the same kind
+        assert isinstance(other, Adam)  # the caller has compared their kinds
         if other._mode is not self._mode:
             raise no_replacement("Adam modes do not match")
         if other._decay_mode is not self._decay_mode:

@@ -215,7 +215,7 @@ class Adaptive(Optimizer):
         )
 
     def _check_modes(self, other: Optimizer) -> None:
-        assert isinstance(other, Adaptive)  # of the same kind
+        assert isinstance(other, Adaptive)  # the caller has compared their kinds
         if other._mode is not self._mode:
             raise no_replacement("Adaptive modes do not match")
         if other._decay_mode is not self._decay_mode:

@@ -306,7 +306,7 @@ class SGD(Optimizer):
             raise popart_exception(f"When enable nesterov momentum, dampening ({shortest(values['dampening'])}) in SGD shouled be zero")
 
     def _check_modes(self, other: Optimizer) -> None:
-        assert isinstance(other, SGD)  # of the same kind
+        assert isinstance(other, SGD)  # the caller has compared their kinds
         has, will_have = (_is_kept(one.momentums().getDefault()) for one in (self, other))
         if has != will_have:
             raise no_replacement(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tilestep.messages import shown
+from tilestep.popart.diagnostics.log import warn
 from tilestep.popart.enums import (
     BatchSerializationMethod,
     BatchSerializationTransformContext,
@@ -14,7 +15,6 @@ from tilestep.popart.enums import (
     VirtualGraphMode,
 )
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.log import warn
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.option_support import PLACEMENT_CHECKS, Check, Situation, implicit_pipeline
 from tilestep.popart.options.table import TABLE

@@ -77,7 +77,7 @@ def refused(text: str, way_out: str, refuses: Refuses, *, warns: bool = False) -
 
 
 Check = Callable[[OptionFields, Situation], str | None]
-_FEWEST_IO_TILES: Final = 32  # of an IPU, and always an even number: Source: PopART's popx/irlowering.cpp
+_FEWEST_IO_TILES: Final = 32  # each IPU has an even number of them. Source: PopART's popx/irlowering.cpp
 _MOST_STAGES: Final = 2  # groups of IPUs that take turns
 
 

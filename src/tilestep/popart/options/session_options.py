@@ -2,10 +2,10 @@
 
 from typing import Any, final
 
+from tilestep.popart.diagnostics.environment import read_environment
+from tilestep.popart.diagnostics.log import warn
 from tilestep.popart.enums import DeviceType
-from tilestep.popart.environment import read_environment
 from tilestep.popart.former import gone
-from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.option_support import Situation, replicas_of

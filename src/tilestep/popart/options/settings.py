@@ -16,10 +16,10 @@ class _Settings(Record):
     """A record whose constructor takes its attributes, by position in their order or by name."""
 
     __slots__ = ()
-    _attributes: ClassVar[Mapping[str, str]] = {}  # of the constructor's arguments that have another name
+    _renamed_arguments: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
-        arguments = {attribute: argument for argument, attribute in cls._attributes.items()}
+        arguments = {attribute: argument for argument, attribute in cls._renamed_arguments.items()}
         cls.__signature__ = Signature(
             [
                 Parameter(arguments.get(name, name), Parameter.POSITIONAL_OR_KEYWORD, default=field.fresh())
@@ -34,7 +34,7 @@ class _Settings(Record):
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}: {error}; its arguments are {', '.join(type(self).__signature__.parameters)}") from None
         for name, value in values.items():
-            setattr(self, self._attributes.get(name, name), value)
+            setattr(self, self._renamed_arguments.get(name, name), value)
 
 
 @final
@@ -119,7 +119,7 @@ class ExecutionPhaseSettings(_Settings):
     optimizerStateIOSchedule = member(ExecutionPhaseIOSchedule.OnDemand)
     accumulatorIOSchedule = member(ExecutionPhaseIOSchedule.Preload)
     schedule = member(ExecutionPhaseSchedule.Interleaving)
-    _attributes: ClassVar = {"optimizerSchedule": "schedule"}
+    _renamed_arguments: ClassVar = {"optimizerSchedule": "schedule"}
 
 
 @final
@@ -156,7 +156,7 @@ class NumIOTiles(_Settings):
 
     __slots__ = ()
     value = whole(0)
-    _attributes: ClassVar = {"numIOTiles": "value"}
+    _renamed_arguments: ClassVar = {"numIOTiles": "value"}
 
     def __int__(self) -> int:
         return self.value

@@ -9,11 +9,11 @@ from typing import Any, Final, final
 
 import jax
 
-from tilestep.onnx.values import Array
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.onnx.interpreter.values import Array
+from tilestep.popart.devices.device_info import DeviceInfo
+from tilestep.popart.diagnostics.log import Level, log
 from tilestep.popart.enums import DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_runtime_error
-from tilestep.popart.log import Level, log
 from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.executables import (

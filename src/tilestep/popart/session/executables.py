@@ -22,9 +22,9 @@ from jax import export
 
 from tilestep.files import opened_file, write_file
 from tilestep.messages import plain
-from tilestep.onnx.values import Array
-from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
-from tilestep.popart.builder.graph_walk import graphs_of, nodes_of
+from tilestep.onnx.interpreter.values import Array
+from tilestep.popart.builder.graph.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
+from tilestep.popart.builder.graph.graph_walk import graphs_of, nodes_of
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.train.jaxprs import programs_of
 

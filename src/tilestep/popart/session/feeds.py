@@ -7,15 +7,15 @@ from typing import Any, Final, final
 import jax
 import numpy as np
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_runtime_error
-from tilestep.popart.session.graph import narrowed
+from tilestep.popart.session.model.graph import narrowed
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.stepio import PyStepIO, store
 
-_TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # of an array given -> of the tensor: what is converted without a word
+_TENSOR_TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # an array of such a type is converted without a word
 
 
 @final
@@ -158,7 +158,7 @@ class Feeds:
         dtype = self._inputs[name].dtype
         if array.dtype == dtype:
             return array
-        if _TYPES.get(array.dtype) == dtype:
+        if _TENSOR_TYPES.get(array.dtype) == dtype:
             return narrowed(name, array, casts=True)
         raise popart_runtime_error(
             f"Type discrepancy for tensor {name}. User provided : {array.dtype.name.upper()} and expected : {np.dtype(dtype).name.upper()}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.enums import Instrumentation
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.popart.optimizers import Optimizer

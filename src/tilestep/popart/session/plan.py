@@ -7,30 +7,30 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.loading import Model, read_model
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.analysis import Analysis, Fetched, Names, analyse
-from tilestep.popart.session.graph import SessionGraph, session_graph
-from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
-from tilestep.popart.session.program import Gradients, SessionProgram
+from tilestep.popart.session.model.analysis import Analysis, Fetched, Names, analyse
+from tilestep.popart.session.model.graph import SessionGraph, session_graph
+from tilestep.popart.session.model.replication import Replication, sum_over
+from tilestep.popart.session.model.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, WIDE, add_wide_loss, automatic_scaling, observed
+from tilestep.popart.session.model.tuning import require_node_attributes
+from tilestep.popart.session.program.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
+from tilestep.popart.session.program.program import Gradients, SessionProgram
+from tilestep.popart.session.program.replicated import ReplicatedProgram
 from tilestep.popart.session.recompute import Segments, require_one_recomputation, segments_of
-from tilestep.popart.session.replicated import ReplicatedProgram
-from tilestep.popart.session.replication import Replication, sum_over
-from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, WIDE, add_wide_loss, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.streams import is_synthetic, left_on_device
-from tilestep.popart.session.tuning import require_node_attributes
 from tilestep.popart.session.weights import first_values, shared_by_replicas
 from tilestep.popart.tensors import InputShapeInfo
 
-_MOST_TURNS: Final = 2**31 - 1  # of a loop of the compiled program, which counts in 32 bits
+_MOST_TURNS: Final = 2**31 - 1  # the compiled program counts the turns of its loops in 32 bits
 _ACTING: Final = frozenset({"Abort", "PrintTensor"})
 _ACCUMULATE: Final = (reservedAccumPrefix(), reservedAcclPrefix())  # how names of state begin that each microbatch changes
 

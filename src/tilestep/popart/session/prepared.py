@@ -1,7 +1,7 @@
 """What all of a session's methods share: its plan, its compiled step, its weights, and what is on the device."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from tilestep.files import write_file
 from tilestep.messages import plain, shown
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.loading import read_model
 from tilestep.popart.dataflow import DataFlow
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
+from tilestep.popart.diagnostics.log import Level, log
 from tilestep.popart.enums import DeviceConnectionType
 from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
-from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
@@ -24,7 +24,7 @@ from tilestep.popart.session.engine import SessionEngine, described
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.figures import SessionFigures
 from tilestep.popart.session.plan import plan_of
-from tilestep.popart.session.program import SessionCarry, key_of
+from tilestep.popart.session.program.program import SessionCarry, key_of
 from tilestep.popart.session.proposals.session_registry import RegisteredSession, made
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import Synthetic, require_streams
@@ -39,10 +39,16 @@ def _require_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name} of a session must be a {kind.__name__}, not {shown(value)} ({type(value).__name__})")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What a session trains for: the scalar tensor that an optimiser makes small."""
+
+    loss: str
+    optimizer: Optimizer
+
+
 class Prepared:
     """A session that can be prepared for its device."""
-
-    _training = False
 
     def __init__(
         self,
@@ -54,9 +60,10 @@ class Prepared:
         options: SessionOptions | None,
         name: str,
         *,
-        loss: str | None = None,
-        optimizer: Optimizer | None = None,
+        objective: Objective | None = None,
     ) -> None:
+        self._training = objective is not None
+        loss, optimizer = (None, None) if objective is None else (objective.loss, objective.optimizer)
         if not isinstance(device, DeviceInfo):  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
         _require_kind("dataFlow", data_flow, DataFlow)
@@ -79,16 +86,14 @@ class Prepared:
             optimizer=optimizer,
         )
         require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
-        differentiable = self._plan.names.analysis.differentiable
-        tiles = max(0, self._options.numIOTiles)
         made(
             RegisteredSession(
                 name=plain(name),
                 graph=self._plan.graph,
                 loss=loss,
-                differentiable=differentiable,
+                differentiable=self._plan.names.analysis.differentiable,
                 device=device,
-                num_io_tiles=tiles,
+                num_io_tiles=max(0, self._options.numIOTiles),
             )
         )
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)

@@ -22,18 +22,18 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from tilestep.onnx.graph import Node, reads
-from tilestep.popart.builder.attribute_names import RECOMPUTE_OUTPUT
+from tilestep.onnx.interpreter.graph import Node, reads
+from tilestep.popart.builder.graph.attribute_names import RECOMPUTE_OUTPUT
 from tilestep.popart.enums import RecomputationType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, phased
-from tilestep.popart.session.analysis import Analysis, Types
-from tilestep.popart.session.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.analysis import Analysis, Types
+from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.staging.placement import Home, split
 
-Policy = Callable[..., Any]  # of jax.checkpoint
+Policy = Callable[..., Any]  # as jax.checkpoint takes it
 _NORMS: Final = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization"})
 _FEWER: Final = 0.75  # intervals are so much shorter than those of the least memory; source: intervals.cpp
 

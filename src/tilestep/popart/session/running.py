@@ -10,9 +10,9 @@ from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.session.engine import named_failures, quick_on_cpu
 from tilestep.popart.session.feeds import deliver
-from tilestep.popart.session.pipelined import FORWARD_ONLY
 from tilestep.popart.session.prepared import Prepared
-from tilestep.popart.session.program import SessionCarry
+from tilestep.popart.session.program.pipelined import FORWARD_ONLY
+from tilestep.popart.session.program.program import SessionCarry
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback
 
 
@@ -115,19 +115,19 @@ class RunCalls(Prepared):
             self._microbatch = (jax.jit(plan.program.microbatch), jax.jit(plan.program.update), jax.jit(plan.program.after_update))
         microbatch, update, after_update = self._microbatch
         totals: dict[str, Any] = {}
-        values: Mapping[str, Any] = {}  # of the last microbatch
+        last_values: Mapping[str, Any] = {}
         carry = plan.program.begin(carry)
         for batch in range(plan.batches):
             for index in range(plan.accumulation):
                 inputs = {name: self._feeds.microbatch_input(name, io.read) for name in plan.graph.inputs}
-                carry, values = microbatch(carry, inputs)
+                carry, last_values = microbatch(carry, inputs)
                 if index < plan.accumulation - 1:
-                    self._write_stacked(io, values, batch * plan.accumulation + index, totals)
+                    self._write_stacked(io, last_values, batch * plan.accumulation + index, totals)
             carry = update(carry)
             after, first = after_update(carry), batch * plan.accumulation
-            for number in range(first, first + plan.accumulation - 1):  # what they have waited for
+            for number in range(first, first + plan.accumulation - 1):  # earlier microbatches have waited for it
                 self._write_stacked(io, after, number, totals)
-            self._write_stacked(io, values | after, first + plan.accumulation - 1, totals)
+            self._write_stacked(io, last_values | after, first + plan.accumulation - 1, totals)
         carry = plan.program.end(carry)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 import jax
 
 from tilestep.popart.dataflow import DataFlow
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
+from tilestep.popart.diagnostics.log import warn
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.former import gone, takes_former_names
-from tilestep.popart.log import warn
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.program import STATE_WORDS, key_and_count, key_of, words_of
+from tilestep.popart.session.prepared import Objective
+from tilestep.popart.session.program.program import STATE_WORDS, key_and_count, key_of, words_of
 from tilestep.popart.session.running import RunCalls
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo
@@ -216,8 +217,6 @@ class InferenceSession(_Session):
 class TrainingSession(_Session):
     """Trains a model."""
 
-    _training = True
-
     @takes_former_names
     def __init__(
         self,
@@ -236,7 +235,8 @@ class TrainingSession(_Session):
         Raises: popart_exception for a model, an anchor or a loss that does not fit.
         """
         _require_optimizer("TrainingSession", optimizer)
-        super().__init__(fnModel, dataFlow, deviceInfo, inputShapeInfo, patterns, userOptions, name, loss=loss, optimizer=optimizer)
+        objective = Objective(loss=loss, optimizer=optimizer)
+        super().__init__(fnModel, dataFlow, deviceInfo, inputShapeInfo, patterns, userOptions, name, objective=objective)
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of the optimiser where they are not constant.

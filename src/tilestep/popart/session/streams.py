@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import onnx
 
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder.settings import settings_of
 from tilestep.popart.dataflow import Anchor, DataFlow
+from tilestep.popart.diagnostics.log import warn
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, SyntheticDataMode, TileSet, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.log import warn
 from tilestep.popart.options import SessionOptions
 
 _OVERLAPPED: Final = (ExchangeStrategy.OverlapInnerLoop, ExchangeStrategy.OverlapLoops)

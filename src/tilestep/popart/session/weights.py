@@ -11,15 +11,15 @@ import jax
 import numpy as np
 import onnx
 
-from tilestep.onnx.demand import statistics
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.demand import statistics
+from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.external import array_of
 from tilestep.popart.builder.loading import Model
 from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer, UpdateRule
-from tilestep.popart.session.graph import SessionGraph, narrow_dtype, narrowed
-from tilestep.popart.session.replication import Replication
+from tilestep.popart.session.model.graph import SessionGraph, narrow_dtype, narrowed
+from tilestep.popart.session.model.replication import Replication
 from tilestep.popart.stepio import PyWeightsIO, store
 from tilestep.popart.tensors import typed_tensor
 

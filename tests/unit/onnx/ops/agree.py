@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.together import compiled
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph
-from tilestep.onnx.interpret import GraphRun, run_graph
-from tilestep.onnx.registry import all_operators
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.registry import all_operators
 
 
 def agrees(

@@ -7,7 +7,7 @@ import jax
 from onnx import helper
 
 from tests.unit.onnx.ops.one_node import prepared
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 
 
 def function_of(

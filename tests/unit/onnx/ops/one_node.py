@@ -14,8 +14,8 @@ from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
 from tests.together import compiled
-from tilestep.onnx.graph import Graph, Preparation, versions_of
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.graph import Graph, Preparation, versions_of
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
 QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation

@@ -10,7 +10,7 @@ from tests.together import each, one_program
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import check_node, model, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.interpret import GraphRun
+from tilestep.onnx.interpreter.interpret import GraphRun
 
 F = np.float32
 RUN = GraphRun(key=jax.random.key(7))

@@ -7,7 +7,7 @@ from typing import Final
 
 from onnx import defs
 
-from tilestep.onnx.registry import all_operators
+from tilestep.onnx.interpreter.registry import all_operators
 
 NEWEST_OLD: Final = 11  # ONNX's own node tests hardly cover versions up to this one
 

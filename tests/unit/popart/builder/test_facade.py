@@ -8,7 +8,7 @@ import pytest
 
 from tilestep import popart
 from tilestep.onnx import register_op
-from tilestep.onnx.interpret import Call
+from tilestep.onnx.interpreter.interpret import Call
 from tilestep.popart import Builder, TensorInfo
 
 NINE = {"ai.onnx": 9, "ai.graphcore": 1}

@@ -9,7 +9,7 @@ import numpy as np
 import tilestep.popart.ops  # noqa: F401  # registers all
 from tests.unit.onnx.ops.agree import agrees, slope_agrees
 from tests.unit.onnx.ops.one_node import node_graph, run_node
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 
 DOMAIN: Final = "ai.graphcore"
 

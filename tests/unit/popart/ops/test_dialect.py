@@ -12,8 +12,8 @@ from onnx import helper
 
 import tilestep.popart.ops  # noqa: F401  # registers all
 from tests.together import each
-from tilestep.onnx.graph import Graph, Preparation
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.graph import Graph, Preparation
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 

@@ -7,7 +7,7 @@ import numpy as np
 from tests.together import each
 from tests.unit.onnx.ops.one_node import node_graph
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 
 F = np.float32
 X = np.random.default_rng(0).standard_normal((2, 3)).astype(F)

@@ -11,7 +11,7 @@ from onnx import helper
 from tests.together import each
 from tests.unit.onnx.ops.one_node import prepared
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs
-from tilestep.onnx.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
 from tilestep.popart.enums import CollectiveOperator
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.collectives import groups_of, replicas

@@ -40,12 +40,13 @@ EFFECTS: dict[str, str] = {
     "session/test_figures.py::test_a_model_that_does_not_fit_is_an_error_of_preparing": "engineOptions",
     "session/test_figures.py::test_cycles_need_a_run_the_option_and_a_machine": "instrumentWithHardwareCycleCounter "
     "hardwareInstrumentations",
-    "session/test_replica_groups.py::test_all_replicas_values_are_read_if_settings_say_so": "enableReplicatedGraphs replicatedGraphCount",
-    "session/test_scaling.py::test_a_saved_model_keeps_the_factor_and_the_counter": "automaticLossScalingSettings",
+    "session/program/test_replica_groups.py::test_all_replicas_values_are_read_if_settings_say_so": "enableReplicatedGraphs "
+    "replicatedGraphCount",
+    "session/model/test_scaling.py::test_a_saved_model_keeps_the_factor_and_the_counter": "automaticLossScalingSettings",
     "session/test_session.py::test_the_state_of_random_numbers_is_kept_and_set": "enableLoadAndOffloadRNGState",
     "session/test_session.py::test_with_synthetic_data_nothing_comes_or_goes": "syntheticDataMode",
     "session/test_streams.py::test_overlapped_streams_need_loops_copies_and_virtual_graphs": "useHostCopyOps enableExplicitMainLoops",
-    "session/test_tuning.py::test_an_option_with_a_wrong_value_is_an_error_of_prepare_device": "matmulOptions",
+    "session/model/test_tuning.py::test_an_option_with_a_wrong_value_is_an_error_of_prepare_device": "matmulOptions",
     "session/test_weights.py::test_constant_weights_of_inference_cannot_be_replaced": "constantWeights",
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.popart.session.models import Array, Model, inference, numbers, run, same, squares, training
 from tilestep import popart
-from tilestep.popart.session.graph import narrowed
+from tilestep.popart.session.model.graph import narrowed
 
 
 def doubled(kind: str = "FLOAT", batches: int = 1, **changes: Any) -> tuple[popart.InferenceSession, str, str]:

@@ -11,9 +11,9 @@ from tests.together import each
 from tests.unit.popart.session.models import cpu, ipu_model
 from tilestep import popart
 from tilestep.popart.builder.loading import read_model
-from tilestep.popart.session.analysis import analyse
 from tilestep.popart.session.emulation.costs import wanted_gradients
-from tilestep.popart.session.graph import SessionGraph, session_graph
+from tilestep.popart.session.model.analysis import analyse
+from tilestep.popart.session.model.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.session_registry import RegisteredSession, made, proposals, seen_sessions
 
 TILES = 64

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.attention import rotary_embedding, scores_of, split_heads, weighted
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.interpreter.values import known_scalar
 from tilestep.onnx.ops.interpolation import flattened
 from tilestep.onnx.ops.microsoft.limits import MS, require_absent, require_inert
+from tilestep.onnx.ops.nn.attention import rotary_embedding, scores_of, split_heads, weighted
 from tilestep.onnx.ops.quantise import distances, exact
-from tilestep.onnx.registry import op
-from tilestep.onnx.values import known_scalar
 
 
 @dataclass(frozen=True, kw_only=True)

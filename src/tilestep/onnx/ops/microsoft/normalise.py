@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
 from tilestep.onnx.ops.microsoft.limits import MS
-from tilestep.onnx.ops.norm import axes_from, by_mean_square, layer_norm, standardised
-from tilestep.onnx.registry import op
+from tilestep.onnx.ops.nn.norm import axes_from, by_mean_square, layer_norm, standardised
 
 op("LayerNormalization")(layer_norm)  # before version 17 it is ONNX Runtime's own, in ONNX's domain
 

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.conv import conv
-from tilestep.onnx.ops.linalg import gemm
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.ops.math.linalg import gemm
 from tilestep.onnx.ops.microsoft.limits import MS, require_absent, require_inert
-from tilestep.onnx.registry import op
+from tilestep.onnx.ops.nn.conv import conv
 
 Ints = Sequence[int] | None
-_ACTIVATIONS: Final[dict[str, Callable[..., Any]]] = {  # of (x, *parameters)
+_ACTIVATIONS: Final[dict[str, Callable[..., Any]]] = {  # each is called with (x, *parameters)
     "": lambda x: x,
     "Relu": jax.nn.relu,
     "Tanh": jnp.tanh,

@@ -6,14 +6,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.activations import leaky_relu, sigmoid, softmax, softmax_from_axis
-from tilestep.onnx.ops.elementwise import rounded_quotient
+from tilestep.onnx.interpreter.interpret import Call
+from tilestep.onnx.interpreter.registry import op
+from tilestep.onnx.ops.math.activations import leaky_relu, sigmoid, softmax, softmax_from_axis
+from tilestep.onnx.ops.math.elementwise import rounded_quotient
 from tilestep.onnx.ops.microsoft.limits import MS
-from tilestep.onnx.ops.pool import average_pool, global_average_pool
+from tilestep.onnx.ops.nn.pool import average_pool, global_average_pool
+from tilestep.onnx.ops.nn.recurrent import lstm
 from tilestep.onnx.ops.quantise import distances, dynamic_quantize_linear, exact, requantized, rounded_to, rows_of
-from tilestep.onnx.ops.recurrent import lstm
-from tilestep.onnx.registry import op
 
 _SOFTMAX = 13  # since which version it is over one axis
 

@@ -144,8 +144,8 @@ def _is_one(result: Result, rows: Collection[int]) -> bool:
     return result.argument is None and result.size_bytes in rows
 
 
-_CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
-_STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")  # of JAX's own
+_SCOPE_CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # such as transpose(jvp(loss)), jit(step)
+_JAX_STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")
 
 
 def operator_of(scope: str) -> str:
@@ -154,7 +154,7 @@ def operator_of(scope: str) -> str:
     'gradient of layer/MatMul' for 'jit(stage_1_forward_and_backward)/transpose(jvp(layer/MatMul))/dot_general'.
     """
     parts = [part for part in parts_of(scope)[:-1] if not part.startswith("jit(")]
-    names = [name for part in parts for name in _bare(part).split("/") if name and not _STRUCTURE.fullmatch(name)]
+    names = [name for part in parts for name in _bare(part).split("/") if name and not _JAX_STRUCTURE.fullmatch(name)]
     gradient = "gradient of " if names and any(part.startswith("transpose(") for part in parts) else ""
     return gradient + "/".join(names)
 
@@ -166,7 +166,7 @@ def operation_of(scope: str) -> str:
 
 def _bare(part: str) -> str:
     """A part of a scope without the calls around it."""
-    while found := _CALL.fullmatch(part):
+    while found := _SCOPE_CALL.fullmatch(part):
         part = found[1]
     return part
 

@@ -13,14 +13,14 @@ import onnx
 
 from tilestep.machine import changed_machine
 from tilestep.machine.spec import MachineSpec
-from tilestep.onnx.demand import draws
-from tilestep.onnx.graph import Graph, Node, reads
-from tilestep.onnx.interpret import GraphRun, run_graph
-from tilestep.onnx.values import is_known
+from tilestep.onnx.interpreter.demand import draws
+from tilestep.onnx.interpreter.graph import Graph, Node, reads
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.values import is_known
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.planning import plan_for
-from tilestep.popart.session.graph import SessionGraph, named_errors
-from tilestep.popart.session.tuning import around
+from tilestep.popart.session.model.graph import SessionGraph, named_errors
+from tilestep.popart.session.model.tuning import around
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.cycles.body import body_cost
 from tilestep.sim.cycles.collective import pass_cost

@@ -67,9 +67,9 @@ def emulation_options(engine: Mapping[str, Any] | None = None, plan: PlanOptions
 
 
 class Ran(NamedTuple):
-    """The session was called."""
+    """The session was called, by this name."""
 
-    name: str = ""  # of the call
+    name: str = ""
     forward: bool = False  # the forward part of a pipeline alone
 
 

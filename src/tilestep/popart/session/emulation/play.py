@@ -196,7 +196,7 @@ class Play:
         others: list[Any] = []
         for key, value in watched.items():
             rows = program.rows(key, run)
-            if len(rows) == program.schedule.microbatches or (rows and isinstance(key, Parameter)):  # that has a row for each run
+            if len(rows) == program.schedule.microbatches or (rows and isinstance(key, Parameter)):  # a parameter has a row for each run
                 found.append(value)
             elif rows:
                 found.append(_every(value, rows.start, rows.step))

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from tilestep.figures.quantities import count_text
-from tilestep.onnx.values import Array
+from tilestep.onnx.interpreter.values import Array
 from tilestep.pjrt.programs.other_machines import MachineBeside
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.exceptions import popart_exception

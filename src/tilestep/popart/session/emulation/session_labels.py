@@ -12,7 +12,7 @@ from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.host_notes import current_line
 from tilestep.plan.frames import rank_of_file, stack
 from tilestep.plan.steps import Argument, Program
-from tilestep.popart.builder.origins import note_origin
+from tilestep.popart.builder.graph.origins import note_origin
 from tilestep.popart.session.emulation.advice_words import operator_of
 from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
 from tilestep.program.frames import Frame

@@ -51,11 +51,11 @@ class Emulation:
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
         self.machine, self.name = machine, name
         self._notes = Notes(machine=machine, name=name, options=options or EmulationOptions())
-        self._lacks = ""  # what a program that does not fit needs
+        self._unfit_facts = ""
         _sessions.announce(self)
         if self.profile_path:
             _write_at_exit()
-            _unwritten[id(self)] = self
+            _unwritten_sessions[id(self)] = self
 
     def prepare(self, program: EmulatedProgram) -> None:
         """Plans the session's programs, by one dry run. Raises: OutOfMemoryException if an IPU's tiles do not hold them."""
@@ -127,8 +127,8 @@ class Emulation:
 
     def told(self) -> str:
         """The figures of the whole session, or what its program lacks that does not fit; '' if it was not prepared."""
-        if self._lacks and not self._notes.calls:
-            return f"tilestep: does not fit: {self._lacks}"
+        if self._unfit_facts and not self._notes.calls:
+            return f"tilestep: does not fit: {self._unfit_facts}"
         return "" if self._notes.program is None else self.summary(whole=True)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class Emulation:
         cannot be written is a line on stderr.
         """
         engine = self._notes.engine
-        if _unwritten.pop(id(self), None) is None or self._notes.program is None or engine.directory is None:
+        if _unwritten_sessions.pop(id(self), None) is None or self._notes.program is None or engine.directory is None:
             return
         measurement = self._measured(self._notes.first)
         try:
@@ -202,10 +202,10 @@ class Emulation:
 
         Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory.
         """
-        notes, self._lacks = self._notes, ""
+        notes, self._unfit_facts = self._notes, ""
         if not notes.options.allow_out_of_memory and (error := too_large(self.machine, self._program)) is not None:
-            self._lacks = error.facts
-            _unwritten.pop(id(self), None)  # nothing of it can be played
+            self._unfit_facts = error.facts
+            _unwritten_sessions.pop(id(self), None)  # nothing of it can be played
             raise out_of_memory(error, summary=error.facts, path="")
         play = self._live
         sources, reports = play.player.programs.sources, ProgramReports(notes.engine)
@@ -214,7 +214,7 @@ class Emulation:
             for key, source in sources.items():
                 reports.compiled(source, key)
             return
-        self._lacks, source = found.error.facts, sources[found.key]
+        self._unfit_facts, source = found.error.facts, sources[found.key]
         ipus = [f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(play.uses)]
         path = reports.does_not_fit(source, found.key)
         raise out_of_memory(
@@ -226,7 +226,7 @@ class Emulation:
 
 
 _sessions: Final[Announced[Emulation]] = Announced()
-_unwritten: Final[dict[int, Emulation]] = {}  # of sessions whose report is not written yet, in order
+_unwritten_sessions: Final[dict[int, Emulation]] = {}  # by identity, in order of their making
 
 
 def watched_sessions() -> AbstractContextManager[list[Emulation]]:
@@ -248,5 +248,5 @@ def _write_at_exit() -> None:
 
 
 def _write_all(process: int) -> None:
-    while _unwritten and os.getpid() == process:  # a fork writes no report
-        next(iter(_unwritten.values())).close()
+    while _unwritten_sessions and os.getpid() == process:  # a fork writes no report
+        next(iter(_unwritten_sessions.values())).close()

@@ -12,10 +12,10 @@ from jax.ad_checkpoint import checkpoint_name
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.ops.collectives import replicas
-from tilestep.popart.session.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
+from tilestep.popart.session.model.replication import AXIS
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.recompute import Policy, Segments
-from tilestep.popart.session.replication import AXIS
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.train import gradient, parameter, recomputed, watched
 from tilestep.train.pipeline.compile.watched.watch_keys import How
@@ -74,7 +74,7 @@ def relays_of(staging: Staging, *, inputs: Sequence[str], trained: Sequence[str]
     )
 
 
-Key = Any  # of what a pipeline watches
+WatchKey = Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,8 @@ class Watch:
         marks: of each stage, the tensors that are marked there.
     """
 
-    keys: Mapping[Key, How]
-    periods: Mapping[Key, int]
+    keys: Mapping[WatchKey, How]
+    periods: Mapping[WatchKey, int]
     marks: tuple[frozenset[str], ...]
 
 
@@ -105,21 +105,21 @@ def watch_of(plan: SessionPlan, relays: Relays, made: Mapping[str, int]) -> Watc
     found = plan.names.fetched(anchor.name for anchor in plan.anchors)
     weights = {**{name: name for name in (*found.variables, *found.accumulators)}, **found.updated}
     single = plan.staging.kind == "one" and plan.accumulation == 1  # a run of the pipeline has one microbatch, whose value needs no place
-    keys: dict[Key, How] = {}
-    periods: dict[Key, int] = {}
+    keys: dict[WatchKey, How] = {}
+    periods: dict[WatchKey, int] = {}
     marks: dict[int, set[str]] = {}
     for anchor in plan.anchors:
         how = _how(anchor) if single or not plan.synthetic else "last"
         if anchor.name in weights:
             weight = _weight(weights[anchor.name], home)
             if weight is not None and plan.loss is not None:
-                key: Key = parameter(home[weight], weight)
+                key: WatchKey = parameter(home[weight], weight)
                 _add(keys, key, "last" if how == "sum" else how)
                 periods.setdefault(key, anchor.period)
                 periods[key] = min(periods[key], anchor.period)
             continue
         tensor = found.gradients.get(anchor.name, anchor.name)
-        if tensor in places and tensor not in plan.names.analysis.values:  # what is known is in no program
+        if tensor in places and tensor not in plan.names.analysis.values:  # no program has known values
             marks.setdefault(places[tensor], set()).add(tensor)
             key = gradient(tensor) if anchor.name in found.gradients else tensor
             _add(keys, key, how)
@@ -134,7 +134,7 @@ def _how(anchor: Anchor) -> How:
     return "sum" if anchor.kind is AnchorReturnTypeId.Sum else "last"
 
 
-def _add(keys: dict[Key, How], key: Key, how: How) -> None:
+def _add(keys: dict[WatchKey, How], key: WatchKey, how: How) -> None:
     """Adds a key; of two anchors of one weight the one of more values counts."""
     if keys.get(key) != "all":
         keys[key] = how

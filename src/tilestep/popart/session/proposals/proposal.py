@@ -11,7 +11,7 @@ from onnx import helper
 
 from tilestep.messages import plain
 from tilestep.popart.builder import Builder
-from tilestep.popart.builder import attribute_names as names
+from tilestep.popart.builder.graph import attribute_names as names
 from tilestep.popart.exceptions import popart_exception
 
 _SCHEMA: Final = "tilestep-stages"

@@ -13,15 +13,15 @@ from onnx import helper
 from tilestep.cuts import MAX_STAGES
 from tilestep.machine import MachineSpec
 from tilestep.messages import plain, shown
-from tilestep.onnx.graph import Node, reads
-from tilestep.onnx.values import is_known
-from tilestep.popart.builder import attribute_names
+from tilestep.onnx.interpreter.graph import Node, reads
+from tilestep.onnx.interpreter.values import is_known
+from tilestep.popart.builder.graph import attribute_names
 from tilestep.popart.builder.loading import read_model
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.analysis import analyse
-from tilestep.popart.session.graph import SessionGraph, session_graph
+from tilestep.popart.session.model.analysis import analyse
+from tilestep.popart.session.model.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.proposal import ProposedStage, StagedOperator, StageProposal
 from tilestep.popart.tensors import InputShapeInfo
 from tilestep.settings import MAX_IPUS
@@ -107,7 +107,15 @@ def proposal_for(
     waits = host.waits(homes)
     passed = passing.together(cuts[1:-1])
     stages = tuple(
-        _stage(number, graph, costs, passing, first, after, adding=sum(adding[first:after]), exchange=passed, host=waits[number])
+        ProposedStage(
+            number=number,
+            operators=_staged(nodes[first:after], costs[first:after]),
+            adding_cycles=sum(adding[first:after]),
+            passing_cycles=passed,
+            host_cycles=waits[number],
+            weights_bytes=_weights_bytes(graph, nodes[first:after]),
+            passed_bytes=passing.bytes(after),
+        )
         for number, (first, after) in enumerate(itertools.pairwise(cuts))
     )
     return StageProposal(
@@ -242,32 +250,17 @@ def _shared(nodes: Sequence[Node], variables: Collection[str]) -> set[int]:
     return closed
 
 
-def _stage(
-    number: int,
-    graph: SessionGraph,
-    costs: Sequence[OperatorCost],
-    passing: Passing,
-    first: int,
-    after: int,
-    *,
-    adding: int,
-    exchange: int,
-    host: int,
-) -> ProposedStage:
-    nodes = graph.graph.nodes
-    read = {name for node in nodes[first:after] for name in reads(node)}
-    return ProposedStage(
-        number=number,
-        operators=tuple(
-            StagedOperator(op_type=node.op_type, outputs=node.outputs, forward_cycles=cost.forward, backward_cycles=cost.backward)
-            for node, cost in zip(nodes[first:after], costs[first:after], strict=True)
-        ),
-        adding_cycles=adding,
-        passing_cycles=exchange,
-        host_cycles=host,
-        weights_bytes=sum(array.nbytes for name, array in graph.variables.items() if name in read),
-        passed_bytes=passing.bytes(after),
+def _staged(nodes: Sequence[Node], costs: Sequence[OperatorCost]) -> tuple[StagedOperator, ...]:
+    return tuple(
+        StagedOperator(op_type=node.op_type, outputs=node.outputs, forward_cycles=cost.forward, backward_cycles=cost.backward)
+        for node, cost in zip(nodes, costs, strict=True)
     )
+
+
+def _weights_bytes(graph: SessionGraph, nodes: Sequence[Node]) -> int:
+    """Of the variables that they read."""
+    read = {name for node in nodes for name in reads(node)}
+    return sum(array.nbytes for name, array in graph.variables.items() if name in read)
 
 
 def _own(graph: SessionGraph, costs: Sequence[OperatorCost], adding: Sequence[int], passing: Passing, host: _Host) -> Mapping[int, int]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.machine import MachineSpec
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.session.announcements import Announced
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.graph import SessionGraph
 from tilestep.popart.session.proposals.proposal import StageProposal
 from tilestep.popart.session.proposals.propose import proposal_for
 

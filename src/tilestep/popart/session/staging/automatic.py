@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.analysis import Analysis
+from tilestep.popart.session.model.graph import SessionGraph
 from tilestep.popart.session.staging.placement import PlacedOperator
 
 _KEEP_NOTHING: Final = frozenset(

@@ -12,9 +12,9 @@ from tilestep.popart.enums import AnchorReturnTypeId, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, replicas_of
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.graph import SessionGraph
+from tilestep.popart.session.model.stages import Staging
 from tilestep.popart.session.staging.placement import PlacedOperator, makers_of, named
-from tilestep.popart.session.staging.stages import Staging
 
 _CALL: Final = "Call"
 _TURN_ON: Final = " Choose VirtualGraphMode.Auto, or Manual and name each operator's IPU by builder.virtualGraph."

@@ -7,12 +7,12 @@ from typing import Final
 
 import onnx
 
-from tilestep.onnx.graph import Graph, Node, reads
-from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.graph import SessionGraph
-from tilestep.popart.session.scaling import WIDE
-from tilestep.popart.session.staging.stages import SessionStage
+from tilestep.onnx.interpreter.graph import Graph, Node, reads
+from tilestep.popart.builder.graph import attribute_names as names
+from tilestep.popart.session.model.analysis import Analysis
+from tilestep.popart.session.model.graph import SessionGraph
+from tilestep.popart.session.model.scaling import WIDE
+from tilestep.popart.session.model.stages import SessionStage
 
 _NOWHERE: Final = -1
 _READ: Final = {names.VIRTUAL_GRAPH: "ipu", names.PIPELINE_STAGE: "stage", names.EXECUTION_PHASE: "phase"}
@@ -72,6 +72,23 @@ class PlacedOperator:
         return tuple(dict.fromkeys(reads(self.node)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlacedModel:
+    """A model with the operators that a device runs.
+
+    Attributes:
+        operators: in the graph's order.
+        constant: variables that nothing changes.
+        loss: the tensor that is differentiated; None in inference.
+    """
+
+    graph: SessionGraph
+    analysis: Analysis
+    operators: Sequence[PlacedOperator]
+    constant: frozenset[str]
+    loss: str | None
+
+
 def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset[str]) -> list[PlacedOperator]:
     """The operators that a device runs, in the graph's order: those whose results are not known before.
 
@@ -97,13 +114,13 @@ def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset
 
 def _with_added(operators: Sequence[PlacedOperator]) -> list[PlacedOperator]:
     """Gives the operators that stand in no model the places of those that read their results."""
-    places: dict[str, Place] = {}  # of the first reader of a tensor
+    place_of_first_reader: dict[str, Place] = {}
     found: list[PlacedOperator] = []
     for operator in reversed(operators):
         if operator.added:
-            readers = [places[name] for name in operator.node.outputs if name in places]
+            readers = [place_of_first_reader[name] for name in operator.node.outputs if name in place_of_first_reader]
             operator = replace(operator, place=readers[0] if readers else Place())
-        places |= dict.fromkeys(operator.reads, operator.place)
+        place_of_first_reader |= dict.fromkeys(operator.reads, operator.place)
         found.append(operator)
     return found[::-1]
 

@@ -3,31 +3,22 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from tilestep.popart.dataflow import Anchor
-from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.enums import RecomputationType, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.option_support import implicit_pipeline, phased
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.analysis import Analysis
+from tilestep.popart.session.model.graph import SessionGraph
+from tilestep.popart.session.model.stages import Kind, Staging
 from tilestep.popart.session.staging import checks
 from tilestep.popart.session.staging.automatic import automatic_ipus, cost_of
-from tilestep.popart.session.staging.placement import Home, PlacedOperator, makers_of, operators_of, runs, split
-from tilestep.popart.session.staging.stages import Kind, Staging
+from tilestep.popart.session.staging.placement import Home, PlacedModel, PlacedOperator, makers_of, operators_of, runs, split
 
 
 def pipeline_homes(
-    graph: SessionGraph,
-    analysis: Analysis,
-    operators: Sequence[PlacedOperator],
-    ipu_of: Mapping[int, int],
-    options: SessionOptions,
-    *,
-    loss: str | None,
-    batches: int,
-    gradients: Collection[str],
-    constant: frozenset[str],
+    model: PlacedModel, ipu_of: Mapping[int, int], options: SessionOptions, *, batches: int, gradients: Collection[str]
 ) -> tuple[list[Home], dict[int, int]]:
     """(the forward stages, position of a node -> its stage).
 
@@ -35,16 +26,16 @@ def pipeline_homes(
         ipu_of: position of a node -> its IPU.
         batches: of a step.
         gradients: tensors whose gradients are returned.
-        constant: variables that nothing changes.
 
     Raises: popart_exception for stages that do not fit each other, and for fewer microbatches than stages.
     """
+    graph, analysis, operators, loss = model.graph, model.analysis, model.operators, model.loss
     stated = {operator.position: operator.place.stage for operator in operators}
     stage_of = {position: ipu_of[position] if stage is None else stage for position, stage in stated.items()}
     checks.require_one_ipu_each(operators, stage_of, ipu_of)
     makers = {name: operator for operator in operators for name in operator.node.outputs if name}
     checks.require_order(makers, operators, stage_of)
-    checks.require_variables_in_place(operators, frozenset(graph.variables) - constant, ipu_of)
+    checks.require_variables_in_place(operators, frozenset(graph.variables) - model.constant, ipu_of)
     loss_stage = None if loss is None or loss not in makers else stage_of[makers[loss].position]
     separate = bool(options.createImplicitPipeliningFwdOnlyProgram)
     ipus = {stage_of[position]: ipu for position, ipu in ipu_of.items()}
@@ -173,6 +164,7 @@ def staging_of(
     num_ipus = checks.ipus_of_replica(options, device.numIpus)
     constant = frozenset(graph.variables) if not training and options.constantWeights else frozenset[str]()
     operators = operators_of(graph, analysis, constant=constant)
+    model = PlacedModel(graph=graph, analysis=analysis, operators=operators, constant=constant, loss=loss)
     if options.enablePipelining and mode is VirtualGraphMode.Manual:
         checks.require_called(operators)
     if mode is not VirtualGraphMode.Off:
@@ -182,13 +174,11 @@ def staging_of(
     kind: Kind = "one"
     homes, placed = [Home(ipu=0)], {operator.position: 0 for operator in operators}
     if mode is not VirtualGraphMode.Off and operators:
-        phase_of = _phases(graph, analysis, operators, options)
-        ipu_of = _ipus(graph, analysis, operators, options, phase_of, num_ipus, training=training)
+        phase_of = _phases(model, options)
+        ipu_of = _ipus(model, options, phase_of, num_ipus, training=training)
         if options.enablePipelining:
             kind = "pipelined"
-            homes, placed = pipeline_homes(
-                graph, analysis, operators, ipu_of, options, loss=loss, batches=batches, gradients=_gradients(anchors), constant=constant
-            )
+            homes, placed = pipeline_homes(model, ipu_of, options, batches=batches, gradients=_gradients(anchors))
         elif phase_of is not None:
             kind = "phased"
             homes, placed = phase_homes(graph, ipu_of, phase_of)
@@ -209,33 +199,25 @@ def _gradients(anchors: Sequence[Anchor]) -> list[str]:
     return [anchor.name.removeprefix(prefix) for anchor in anchors if anchor.name.startswith(prefix)]
 
 
-def _phases(
-    graph: SessionGraph, analysis: Analysis, operators: Sequence[PlacedOperator], options: SessionOptions
-) -> Mapping[int, int] | None:
+def _phases(model: PlacedModel, options: SessionOptions) -> Mapping[int, int] | None:
     """Position of a node -> its phase; None without phases."""
     if not phased(options):
         return None
-    costs = {operator.position: cost_of(operator, graph, analysis, training=False) for operator in operators}
-    return phases_of(operators, costs, int(options.executionPhaseSettings.phases))
+    costs = {each.position: cost_of(each, model.graph, model.analysis, training=False) for each in model.operators}
+    return phases_of(model.operators, costs, int(options.executionPhaseSettings.phases))
 
 
 def _ipus(
-    graph: SessionGraph,
-    analysis: Analysis,
-    operators: Sequence[PlacedOperator],
-    options: SessionOptions,
-    phase_of: Mapping[int, int] | None,
-    num_ipus: int,
-    *,
-    training: bool,
+    model: PlacedModel, options: SessionOptions, phase_of: Mapping[int, int] | None, num_ipus: int, *, training: bool
 ) -> dict[int, int]:
     """Position of a node -> its IPU."""
+    operators = model.operators
     if phase_of is not None:
         return phase_ipus(operators, phase_of, int(options.executionPhaseSettings.stages))
     if options.virtualGraphMode is VirtualGraphMode.Auto:
         weight = 2.0 if options.enableGradientAccumulation else 1.0  # each weight has an accumulator
-        costs = {each.position: cost_of(each, graph, analysis, training=training, weight=weight) for each in operators}
-        return automatic_ipus(operators, list(graph.inputs), costs, num_ipus, options.virtualGraphSplitRatios)
+        costs = {each.position: cost_of(each, model.graph, model.analysis, training=training, weight=weight) for each in operators}
+        return automatic_ipus(operators, list(model.graph.inputs), costs, num_ipus, options.virtualGraphSplitRatios)
     return {operator.position: operator.place.ipu or 0 for operator in operators}
 
 

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from tilestep.popart.session.analysis import Types
-from tilestep.popart.session.graph import SessionGraph, Values, marking
+from tilestep.popart.session.model.analysis import Types
+from tilestep.popart.session.model.graph import SessionGraph, Values, marking
 from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
@@ -23,7 +23,7 @@ from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.residuals import Residuals, residuals
 
 _Call = Callable[[Values, Values, Values, Any], tuple[Values, Values, Values]]
-_ACTING: Final = frozenset({"Abort", "PrintTensor"})  # what they do would happen twice if they were computed again
+_ACTING: Final = frozenset({"Abort", "PrintTensor"})  # computed again, they would act twice
 
 
 class Differentiated(NamedTuple):

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.session.graph import Values
+from tilestep.popart.session.model.graph import Values
 from tilestep.popart.session.staging import SessionStage, Staging
 
 

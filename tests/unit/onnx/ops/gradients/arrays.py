@@ -7,8 +7,8 @@ from onnx import helper
 
 from tests.unit.onnx.ops.gradients.slopes import ML, TRAINING, Case, case, uniform
 from tests.unit.onnx.ops.one_node import model, prepared
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.values import SequenceValue
 
 X = uniform(2, 3, 4)
 Y = uniform(2, 3, 4, seed=1)

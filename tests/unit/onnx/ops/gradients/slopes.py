@@ -10,9 +10,9 @@ import numpy as np
 from onnx import helper
 
 from tests.unit.onnx.ops.one_node import prepared
-from tilestep.onnx.graph import Graph
-from tilestep.onnx.interpret import GraphRun, run_graph
-from tilestep.onnx.values import SequenceValue
+from tilestep.onnx.interpreter.graph import Graph
+from tilestep.onnx.interpreter.interpret import GraphRun, run_graph
+from tilestep.onnx.interpreter.values import SequenceValue
 
 ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"
 NEWEST: Final = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}

@@ -8,7 +8,7 @@ from tests.unit.onnx.ops.gradients import arrays, elementwise, layers
 from tests.unit.onnx.ops.gradients.constant import NOT_DIFFERENTIABLE
 from tests.unit.onnx.ops.gradients.slopes import Case, require_slopes
 from tilestep.onnx.coverage import coverage
-from tilestep.onnx.registry import all_operators
+from tilestep.onnx.interpreter.registry import all_operators
 
 SMOOTH = [*elementwise.SMOOTH, *arrays.SMOOTH, *layers.SMOOTH]
 KINKS = [*elementwise.KINKS, *arrays.KINKS, *layers.KINKS]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.popart.session.staging.models import Placed, ladder, options, plan
 from tilestep import popart
-from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.model.graph import SessionGraph
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.session.staging import Staging
 

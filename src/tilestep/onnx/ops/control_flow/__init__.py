@@ -1,0 +1,1 @@
+"""If, Loop, Scan, and gradients of graphs, with the turns of loops that depend on values."""

@@ -1,0 +1,1 @@
+"""Images: resizing them, reading between their elements, choosing boxes."""

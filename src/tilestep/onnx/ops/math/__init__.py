@@ -1,0 +1,1 @@
+"""Arithmetic, activations and losses, matrix products, sums along axes, and signals."""

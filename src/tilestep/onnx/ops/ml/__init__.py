@@ -1,0 +1,1 @@
+"""The domain ai.onnx.ml: features, linear models and support vectors, trees."""

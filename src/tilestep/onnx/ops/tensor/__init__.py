@@ -1,0 +1,1 @@
+"""Shapes, types, indices and text: operators that move, choose or convert elements."""

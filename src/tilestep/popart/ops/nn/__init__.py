@@ -1,0 +1,1 @@
+"""Graphcore's layers of networks: norms, dropout, convolutions, recurrence, splines, and losses."""

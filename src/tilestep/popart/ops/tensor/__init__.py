@@ -1,0 +1,1 @@
+"""Graphcore's operators that pick, order, resize or make elements."""
