@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 
 import numpy as np
 import pytest
-from tests.unit.sim.test_lockstep import at_random
+from tests.unit.sim.runs.test_lockstep import at_random
 
 from tests.bounded import ends_soon
 from tests.unit.sim.toy import Host
