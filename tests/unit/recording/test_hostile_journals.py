@@ -7,9 +7,9 @@ from dataclasses import replace as changed
 
 import numpy as np
 import pytest
-from tests.unit.sim.runs.test_lockstep import at_random
 
 from tests.bounded import ends_soon
+from tests.unit.sim.runs.test_lockstep import at_random
 from tests.unit.sim.toy import Host
 from tilestep.advice.user_code.lines import host_lines
 from tilestep.errors import RecordingError
