@@ -31,7 +31,7 @@ def collection_paused() -> Iterator[None]:
             with _lock:
                 _pauses -= 1
                 if not _pauses:
-                    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # what the program itself has frozen stays so
+                    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # objects that the program itself has frozen stay so
                         gc.freeze()
                         gc.unfreeze()
                     gc.enable()

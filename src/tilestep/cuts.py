@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-MAX_STAGES: Final = 4096  # that somebody may ask for
+MAX_STAGES: Final = 4096
 
 
 def best_cuts(work: Sequence[float], passing: Sequence[float], stages: int) -> tuple[int, ...]:

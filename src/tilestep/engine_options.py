@@ -19,11 +19,11 @@ from tilestep.messages import nearest, no_json, plain, shown
 from tilestep.poplar_keys import NO_EFFECT, Key, Kind
 
 VARIABLE: Final = "POPLAR_ENGINE_OPTIONS"
-RUNS_IN_DETAIL: Final = 2  # of each program, where no option says how many
+DEFAULT_RUNS_IN_DETAIL: Final = 2
 
 _EXAMPLE: Final = 'a JSON object such as {"autoReport.all": "true"}'
 _FLAG: Final = '"true" or "false"'
-_MOST: Final = 2**63 - 1  # of whole numbers
+_MOST_WHOLE_NUMBER: Final = 2**63 - 1
 _LONGEST_PATTERN: Final = 1000  # characters of a regular expression
 
 _ALL: Final = "autoReport.all"
@@ -34,7 +34,7 @@ _OUT_OF_MEMORY: Final = "debug.allowOutOfMemory"
 _RETAIN: Final = "debug.retainDebugInformation"
 BLOCKS_FILTER: Final = "profiler.blocks.filter"
 PROGRAMS_FILTER: Final = "profiler.programs.filter"
-_PARTS: Final = {  # of a report, and whether autoReport.all has it
+_REPORT_PARTS: Final = {  # whether autoReport.all has it
     "autoReport.outputGraphProfile": True,
     "autoReport.outputExecutionProfile": True,
     _LINES: True,
@@ -44,7 +44,7 @@ _PARTS: Final = {  # of a report, and whether autoReport.all has it
 EFFECTIVE: Final[Mapping[str, str]] = {  # option -> its values, for messages and documents
     _ALL: _FLAG,
     _DIRECTORY: "the path of a directory",
-    **dict.fromkeys(_PARTS, _FLAG),
+    **dict.fromkeys(_REPORT_PARTS, _FLAG),
     _RUNS: "a whole number from 1",
     _OUT_OF_MEMORY: _FLAG,
     _RETAIN: _FLAG,
@@ -80,7 +80,7 @@ class EngineOptions:
     debug_info: bool = False
     serialized_graph: bool = False
     lowered_vars: bool = False
-    runs_in_detail: int = RUNS_IN_DETAIL
+    runs_in_detail: int = DEFAULT_RUNS_IN_DETAIL
     allow_out_of_memory: bool = False
     retain_debug_information: bool = False
     blocks: str | None = None
@@ -133,7 +133,7 @@ def read_engine_options(text: str, given: Mapping[str, Any] | None = None) -> En
         debug_info=debug,
         serialized_graph=serialized,
         lowered_vars=lowered,
-        runs_in_detail=_whole(stated.get(_RUNS, RUNS_IN_DETAIL)),
+        runs_in_detail=_whole(stated.get(_RUNS, DEFAULT_RUNS_IN_DETAIL)),
         allow_out_of_memory=_is_true(stated.get(_OUT_OF_MEMORY)),
         retain_debug_information=_is_true(stated.get(_RETAIN)),
         blocks=_pattern(BLOCKS_FILTER, stated),
@@ -151,8 +151,8 @@ def _parts(stated: Mapping[str, Stated]) -> dict[str, bool]:
     if _ALL in stated:
         everything = _is_true(stated[_ALL])
     else:
-        everything = _DIRECTORY in stated and not any(_is_true(stated.get(part)) for part in _PARTS)
-    return {part: _is_true(stated[part]) if part in stated else everything and usual for part, usual in _PARTS.items()}
+        everything = _DIRECTORY in stated and not any(_is_true(stated.get(part)) for part in _REPORT_PARTS)
+    return {part: _is_true(stated[part]) if part in stated else everything and usual for part, usual in _REPORT_PARTS.items()}
 
 
 def _checked(key: str, value: object) -> Stated:
@@ -187,7 +187,7 @@ def _fits(value: object, kind: Kind) -> bool:
         case "text":
             return isinstance(value, str) and bool(value) and "\0" not in value
         case "whole number":
-            return 0 <= _whole(value) <= _MOST
+            return 0 <= _whole(value) <= _MOST_WHOLE_NUMBER
         case "number":
             return _number(value) >= 0
         case "word":
@@ -225,7 +225,7 @@ def _pattern(key: str, stated: Mapping[str, Stated]) -> str | None:
         if len(text) > _LONGEST_PATTERN:
             raise ValueError(f"it has {len(text):,} characters, {_LONGEST_PATTERN:,} are the most")
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python may read otherwise one day is no clear expression
+            warnings.simplefilter("error")  # an expression that Python may read otherwise one day is not clear
             re.compile(text)
     except (re.error, ValueError, OverflowError, RecursionError, Warning) as error:
         raise _bad(key, text, f"a regular expression ({plain(error)})") from None

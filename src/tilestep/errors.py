@@ -31,7 +31,7 @@ from typing import Any, Final
 from tilestep.messages import printable
 
 _SIGNALLED: Final = 128  # a shell's exit status for a program that a signal has ended, less the signal's number
-_MOST_SHOWN: Final = 8  # of many differences
+_MOST_DIFFERENCES: Final = 8
 _ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
 _WAYS_OUT: Final = "`tilestep run --dry-run` with the program says what would make it fit, and what that frees"
 _HOW_TO_KEEP: Final = """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
@@ -110,8 +110,8 @@ class ReplicasDifferError(TilestepError):
 
     def __init__(self, *, differences: Sequence[Any], before_loop: bool = False) -> None:
         self.differences = tuple(differences)
-        some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_SHOWN])
-        more = f"\n  and {len(self.differences) - _MOST_SHOWN:,} more" if len(self.differences) > _MOST_SHOWN else ""
+        some = "".join(f"\n  {difference}" for difference in self.differences[:_MOST_DIFFERENCES])
+        more = f"\n  and {len(self.differences) - _MOST_DIFFERENCES:,} more" if len(self.differences) > _MOST_DIFFERENCES else ""
         super().__init__(
             f"{len(self.differences):,} array{'s differ' if len(self.differences) > 1 else ' differs'} between replicas{some}{more}\n"
             f"  try: {_BEGAN_APART if before_loop else _DRIFTED}"

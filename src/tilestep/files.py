@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 _STANDARD_STREAMS: Final = ("/dev/stdout", "/dev/stderr")
-_NEW_MODE: Final = 0o666  # of a new file, from which the umask takes its part
+_NEW_FILE_MODE: Final = 0o666  # the umask takes its part
 _PERMISSIONS: Final = 0o777
 
 
@@ -150,7 +150,7 @@ def _naming(path: str | PathLike[str]) -> Iterator[None]:
 def _new_file_beside(path: Path) -> Iterator[tuple[int, str]]:
     """(descriptor, name) of a new file in the folder of `path`; it is gone after the block, unless it has another name by then."""
     name = str(path.with_name(f".tilestep-{secrets.token_hex(8)}"))
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _NEW_MODE)
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _NEW_FILE_MODE)
     try:
         yield descriptor, name
     finally:

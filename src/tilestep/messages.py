@@ -8,11 +8,11 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-_MOST_CHARACTERS: Final = 200  # of one value
+_MOST_VALUE_CHARACTERS: Final = 200
 _LONGEST_TEXT: Final = 1000  # characters of a path
-_MOST_BITS: Final = 512  # of a whole number that is written out; Python refuses to write very large ones
-_MOST_ITEMS: Final = 4  # of a list or table
-_MOST_LEVELS: Final = 3  # of lists in lists
+_MOST_NUMBER_BITS: Final = 512  # Python refuses to write out very large numbers
+_MOST_LISTED_ITEMS: Final = 4
+_MOST_NESTED_LISTS: Final = 3
 _LONGEST_WORD: Final = 200  # characters of a name in sentences
 _LONGEST_SENTENCES: Final = 5000  # characters
 _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
@@ -90,13 +90,13 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | No
 class _Short(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = self.maxother = _MOST_CHARACTERS
-        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = _MOST_ITEMS
-        self.maxlevel = _MOST_LEVELS
+        self.maxstring = self.maxother = _MOST_VALUE_CHARACTERS
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = _MOST_LISTED_ITEMS
+        self.maxlevel = _MOST_NESTED_LISTS
 
     def repr_int(self, x: int, level: int) -> str:
         del level
-        return repr(x) if x.bit_length() <= _MOST_BITS else f"a whole number of {x.bit_length():,} bits"
+        return repr(x) if x.bit_length() <= _MOST_NUMBER_BITS else f"a whole number of {x.bit_length():,} bits"
 
 
 _SHORT: Final = _Short()

@@ -11,8 +11,8 @@ from tilestep.messages import nearest, shown
 
 PartialsType = Literal["float", "half"]
 Fusion = Literal["clusters", "none"]
-MAX_TILES = 100_000  # of an IPU, as in machine/fields.py
-PREFIX = "ipu_"  # of an option's name in compiler_options, and in the metadata of an operation
+MAX_TILES = 100_000  # as in machine/fields.py
+PREFIX = "ipu_"  # begins an option's name in compiler_options, and in the metadata of an operation
 OF_ONE_OPERATION = ("ipu_available_memory_proportion", "ipu_partials_type")  # options that one operation may have for itself
 
 

@@ -114,7 +114,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError(f"{plain(args.model)}: {_line(error)}") from error
     except OSError as error:
         raise UsageError(f"{plain(args.model)}: {error.strerror}") from error
-    except RuntimeError as error:  # of JAX: a loop whose end depends on data, for instance
+    except RuntimeError as error:  # JAX raises it, for instance because of a loop whose end depends on data
         tell(_COMMAND, f"{plain(args.model)}: {_line(error)}")
         return 1
     if ended is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMED_RUNS: Final = 8  # the throughput is their mean
 _HOST_LINK: Final = "host link"
 _OF_PROGRAMS: Final = ("idle", "unused", "set-up", "streaming")  # kinds of findings about a host program, which a price has none of
-_LEARNING_RATE: Final = 0.01  # of the gradient descent that a training step ends with
+_LEARNING_RATE: Final = 0.01  # a training step ends with gradient descent
 
 
 @dataclass(frozen=True, kw_only=True)

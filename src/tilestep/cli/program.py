@@ -105,7 +105,7 @@ class InputProgram:
         """Runs it; raises what it raises."""
         sys.argv[:] = ["-", *self.arguments]
         _replace_path_start("")
-        source = b"" if sys.stdin is None else sys.stdin.buffer.read()  # of a closed one
+        source = b"" if sys.stdin is None else sys.stdin.buffer.read()  # Python has None for a closed one
         exec(compile(source, "<stdin>", "exec", dont_inherit=True), _main_module(__loader__=importlib.machinery.BuiltinImporter))
 
 

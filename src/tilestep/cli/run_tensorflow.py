@@ -50,5 +50,5 @@ def _text(program: Program) -> str:
     path = Path(program.name)
     try:
         return (path / "__main__.py" if path.is_dir() else path).read_text(encoding="utf-8", errors="replace")
-    except OSError:  # what runs it says so
+    except OSError:  # whoever runs it says so
         return ""

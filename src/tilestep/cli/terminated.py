@@ -62,14 +62,14 @@ def told_first() -> Iterator[None]:
         timer.start()
         raise Terminated(number)
 
-    masks: dict[int, set[int]] = {}  # of threads that are forking: Python forgets a signal that comes meanwhile, so it comes behind
+    masks_of_forking_threads: dict[int, set[int]] = {}  # while a thread forks, Python forgets a signal that comes, so it comes behind
 
     def held() -> None:
         if mine := still_own():
-            masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, mine)
+            masks_of_forking_threads[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, mine)
 
     def let_go() -> None:
-        if (mask := masks.pop(threading.get_ident(), None)) is not None:
+        if (mask := masks_of_forking_threads.pop(threading.get_ident(), None)) is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def forked() -> None:

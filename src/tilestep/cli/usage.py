@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 def tell(command: str, message: str) -> None:
     """Prints a line of `command` ("tilestep run") to stderr; nothing where there is no stderr, or nobody reads it."""
-    if sys.stderr is not None:  # of a process without it
+    if sys.stderr is not None:  # a process may have none
         with contextlib.suppress(OSError, ValueError):  # the latter: it is closed
             print(f"{command}: {message}", file=sys.stderr, flush=True)
 

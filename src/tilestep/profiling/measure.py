@@ -43,7 +43,7 @@ from tilestep.sim.trace import BESIDE, KINDS
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
 from tilestep.views.profile import Profile
 
-NUM_LARGEST_STEPS = 100  # that a profile keeps
+NUM_LARGEST_STEPS_KEPT = 100
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
 
 
@@ -117,7 +117,7 @@ def profile_of(recorded: Compilation, *, notes: Sequence[str] = (), refused: Seq
         groups=members,
         reshaped=tuple(_reshaped([program for program in ran if program.origin == "user"])),
         batches=tuple(_batches(recorded)),
-        supersteps=tuple(heapq.nlargest(NUM_LARGEST_STEPS, itertools.chain(*steps), key=lambda step: step.total)),
+        supersteps=tuple(heapq.nlargest(NUM_LARGEST_STEPS_KEPT, itertools.chain(*steps), key=lambda step: step.total)),
         busiest_ipu=busiest.ipu,
         num_ipus_used=len(by_ipu),
         loaded_on_busiest=_loaded_on(busiest.ipu, ran),

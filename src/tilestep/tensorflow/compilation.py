@@ -25,7 +25,7 @@ from tilestep.train.other_arguments import name_of
 from tilestep.train.resume import WHERE_KEPT
 from tilestep.train.untyped import jax
 
-_MOST_STEPS: Final = 1000  # of a loop without feeds that is a part of a program
+_MOST_STEPS_WITHOUT_FEEDS: Final = 1000
 _IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
 
 
@@ -247,7 +247,7 @@ def _as_step(traced: Traced) -> tuple[Loop, Traced]:
 def _is_long(loop: Operation) -> bool:
     """Whether a loop without feeds needs chunks: nothing interrupts a program. What a gradient goes through has none."""
     is_fixed = all(each.dtype != tf.variant and each.shape.is_fully_defined() for each in loop.inputs)
-    return is_fixed and (graphs.steps_of_loop(loop) or 0) > _MOST_STEPS
+    return is_fixed and (graphs.steps_of_loop(loop) or 0) > _MOST_STEPS_WITHOUT_FEEDS
 
 
 def _as_loop(loop: Operation, traced: Traced) -> Loop:

@@ -26,10 +26,10 @@ class Loop:
 
     def __init__(
         self,
-        condition: Traced | None,  # of a while loop, a function of the carry; None: all `steps` are done
+        condition: Traced | None,  # a function of the carry; None: all `steps` are done
         steps: int | None,  # at most; None: any number
         body: Traced,  # its arguments are the carry, then the infeed's element
-        carry: Sequence[Tensor],  # what the loop begins with
+        carry: Sequence[Tensor],  # the loop begins with it
         infeed: Any,
         results: Sequence[Tensor] | None = None,  # tensors that stand for its results; None: it makes them
         first: Sequence[Operation] = (),  # nodes that run before it

@@ -126,7 +126,7 @@ class Pipeline:
     outfeed: Any
     repeat_count: int  # updates of each call
     shards: int  # IPUs of a replica
-    options: Mapping[str, Any]  # of `tilestep.train.Pipeline`, but for what the configuration decides
+    options: Mapping[str, Any]  # for `tilestep.train.Pipeline`, but for those that the configuration decides
     results: list[Tensor] = field(default_factory=list)
     first: Sequence[Operation] = ()
 

@@ -22,7 +22,7 @@ class Home:
     """Where variables are between programs, by their names: a session, or TensorFlow 2."""
 
     def __init__(self, read: Callable[[Sequence[str]], Sequence[Any]], assign: Callable[[Mapping[str, Any]], None]) -> None:
-        self._read, self._assign = read, assign  # what TensorFlow has, as NumPy's arrays; it gets such
+        self._read, self._assign = read, assign  # TensorFlow's values pass as NumPy's arrays
         self._lock = threading.RLock()
         self._arrays: dict[str, Any] = {}  # the newest values, on the devices where they are, or NumPy's
         self._newer: set[str] = set()  # those that TensorFlow has not got
@@ -136,29 +136,29 @@ def using(session: Session, fetches: Any) -> None:
     residency.home(session).share(residency.used(session.graph, fetches))
 
 
-_names: Final[dict[int, str]] = {}  # of TensorFlow 2's variables that programs use, by the id of a handle
+_variable_names: Final[dict[int, str]] = {}  # those of TensorFlow 2, by the id of a handle
 _handles: Final[dict[str, weakref.ref[Tensor]]] = {}
 
 
 def name_of_handle(handle: Tensor, variable: Any) -> str:
     """As programs know a variable of TensorFlow 2. Args: variable: None if it is not known."""
     key, base = id(handle), "variable" if variable is None else variable.name
-    if key not in _names:
+    if key not in _variable_names:
         name = next(name for count in itertools.count() if (name := f"{base}_{count}" if count else base) not in _handles)
-        _names[key], _handles[name] = name, weakref.ref(handle)
+        _variable_names[key], _handles[name] = name, weakref.ref(handle)
         weakref.finalize(handle, _forget, key).atexit = False
-    return _names[key]
+    return _variable_names[key]
 
 
 def _forget(key: int) -> None:
-    name = _names.pop(key)
+    name = _variable_names.pop(key)
     del _handles[name]
     ON_DEVICES.forget(name)
 
 
 def touched(handle: Tensor) -> None:
     """Somebody outside of programs is about to read or change the variable of a handle."""
-    if (name := _names.get(id(handle))) is not None:
+    if (name := _variable_names.get(id(handle))) is not None:
         ON_DEVICES.touch([name])
 
 

@@ -17,7 +17,7 @@ from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
 from tilestep.train import cross_replica_mean, cross_replica_sum, replica_index
 
-_MOST_CHARACTERS: Final = 500  # of what XLA says
+_MOST_XLA_CHARACTERS: Final = 500
 _COLLECTIVES: Final = {"sum": cross_replica_sum, "mean": cross_replica_mean}
 REPLICA_INDEX: Final = f"{MARKER}replica_index"  # the marker of a replica's number, int32[]
 
@@ -43,10 +43,10 @@ class Scope:
     """What happens while a function is traced."""
 
     compilation: list[Any] | None = None  # loops and pipelines of the whole program; None for a function of TensorFlow 2
-    variables: dict[int, Any] = field(default_factory=dict)  # of TensorFlow 2 that it uses, by the id of their handles
+    variables: dict[int, Any] = field(default_factory=dict)  # those of TensorFlow 2, by the id of their handles
     taken: list[Taken] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
-    updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
+    updates: list[Any] = field(default_factory=list)  # by optimizers that accumulate gradients
     shards: int = 1  # as many as `ipu_shard` has named
     is_body: bool = False
     combined: bool = False  # whether gradients are those of all replicas already
@@ -92,7 +92,7 @@ class Traced:
     operations: list[Operation]  # the nodes of that, and what sends to queues
     captured: list[tuple[Tensor, Tensor]]  # tensors that it takes from outside: (there, its placeholder)
     handles: dict[str, Tensor]  # name of each variable that it uses -> the handle in the graph
-    scope: Scope  # what happened meanwhile
+    scope: Scope
     merged: dict[str, str]  # name of a variable -> "sum" or "mean": what replicas do with its changes, as it declares
 
 
@@ -200,6 +200,6 @@ def _refusal(graph: Graph, error: Exception, ends: Sequence[Any]) -> str:
     node = max(nodes, key=lambda operation: len(operation.name), default=None)
     which = f"node {node.name} ({node.type}){_at(graph, node.name)}" if node is not None else f"what gives {[end.name for end in ends]}"
     return (
-        f"XLA cannot lower {which}: {text[:_MOST_CHARACTERS]}\n  try: tf operations that XLA compiles (no py_function, no tf.print, no "
+        f"XLA cannot lower {which}: {text[:_MOST_XLA_CHARACTERS]}\n  try: tf operations that XLA compiles (no py_function, no tf.print, no "
         "dynamic shapes); what must run on the host goes outside of ipu_compiler.compile"
     )

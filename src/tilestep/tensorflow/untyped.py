@@ -27,7 +27,7 @@ def warn_of_version(version: str) -> None:
 
 warn_of_version(tf.__version__)
 
-Tensor: TypeAlias = Any  # of a graph
+Tensor: TypeAlias = Any
 Operation: TypeAlias = Any  # a node of a graph
 Graph: TypeAlias = Any  # a tf.Graph; a FuncGraph is one too
 Session: TypeAlias = Any  # a tf.compat.v1.Session, or another one of its base class

@@ -5,9 +5,9 @@ from typing import Final, final
 
 from tilestep.messages import shown
 
-FRAMEWORK: Final = "Framework"  # what JAX does on the host's threads
-DRIVERS: Final = "Drivers"  # what real devices do, such as GPUs, as JAX's profiler tells it
-POPLAR: Final = "Poplar"  # what the emulated IPUs do, in emulated time
+FRAMEWORK: Final = "Framework"  # JAX on the host's threads
+DRIVERS: Final = "Drivers"  # real devices such as GPUs, as JAX's profiler tells of them
+POPLAR: Final = "Poplar"  # the emulated IPUs, in emulated time
 USER: Final = "User"  # tracepoints that name no channel
 PREDEFINED: Final = (DRIVERS, POPLAR, FRAMEWORK, USER)
 _LONGEST: Final = 1000  # characters of a name

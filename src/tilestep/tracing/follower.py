@@ -10,7 +10,7 @@ from tilestep.tracing.host_spans import Threads, host_spans, prepare
 from tilestep.tracing.jax_private.host_session import HostSession
 from tilestep.tracing.table import TraceTable
 
-_LONGEST_WALL_S: Final = 20.0  # of a session, which JAX keeps in memory
+_LONGEST_SESSION_WALL_S: Final = 20.0  # JAX keeps a session in memory
 _FIRST_WALL_S: Final = 2.0
 _SHORTEST_WALL_S: Final = 0.5
 _SESSION_BYTES: Final = 2 * 2**20  # about. JAX ends one of 2 MB in 0.1 s and one of 15 MB in 2 s, and records nothing meanwhile
@@ -94,5 +94,5 @@ class Follower:
     def _keep(self, space: bytes) -> None:
         if space:
             wanted_s = (time.time_ns() - self._begin_ns) / 1e9 * _SESSION_BYTES / len(space)
-            self._wall_s = min(max(wanted_s, _SHORTEST_WALL_S), _LONGEST_WALL_S)
+            self._wall_s = min(max(wanted_s, _SHORTEST_WALL_S), _LONGEST_SESSION_WALL_S)
             self._ended.append(_Ended(space=space, begin_ns=self._begin_ns, channels=self._channels))

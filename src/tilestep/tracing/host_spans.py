@@ -16,7 +16,7 @@ _HOST: Final = "/host:CPU"
 _DEVICE: Final = "/device:"
 _EMULATED: Final = "(emulated)"  # in names of planes that have emulated time
 _NOISE: Final = ("ThreadpoolListener::", "end: ")  # marks for tools that follow one task through pools of threads
-_PYTHON: Final = "python"  # what JAX calls threads without a name of their own
+_PYTHON: Final = "python"  # JAX's name for threads without one of their own
 _PAUSE_EVENTS: Final = 200  # after which other threads may have the interpreter: some 0.3 ms
 _UNIX_NS: Final = 10**18  # times above are since 1970
 _PLANES, _LINES, _ID, _NAME = 1, 3, 1, 2  # fields of XSpace, XPlane and XLine
@@ -44,7 +44,7 @@ def prepare() -> object:
 
     Returns: what keeps the types alive.
     """
-    kinds = b"".join(bytes_field(number, int_field(1, 1) + bytes_field(2, int_field(1, 1))) for number in (4, 5))  # of events, of stats
+    kinds = b"".join(bytes_field(number, int_field(1, 1) + bytes_field(2, int_field(1, 1))) for number in (4, 5))
     stat = int_field(1, 1) + int_field(3, 1)
     event = int_field(1, 1) + bytes_field(4, stat)
     space = bytes_field(_PLANES, bytes_field(_LINES, bytes_field(4, event)) + kinds + bytes_field(6, stat))

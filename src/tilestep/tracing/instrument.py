@@ -52,7 +52,7 @@ def _wrap(owner: Any, members: dict[str, Any], channel: Channel | str | None) ->
         if name.startswith("__") and name.endswith("__"):
             continue
         if isinstance(value, staticmethod | classmethod):
-            inner: Any = value.__func__  # of a method with any parameters
+            inner: Any = value.__func__
             setattr(owner, name, type(value)(tracepoint(inner, channel=channel)))
         elif inspect.isfunction(value) or inspect.ismethod(value):
             setattr(owner, name, tracepoint(value, channel=channel))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-ROWS_OF_A_PIECE: Final = 50_000  # of one thread, at which it asks for them to be fetched
+ROWS_OF_A_PIECE: Final = 50_000  # a thread that has so many asks for them to be fetched
 _MOST_ROWS: Final = 4 * ROWS_OF_A_PIECE  # at which the thread waits for that
-_ROWS_OF_HEAT: Final = 16  # that a call of `HeatMap.add` needs, about
+_ROWS_PER_HEAT_CALL: Final = 16  # an estimate
 
 Span = tuple[str, str, int, int, int]  # label, channel, begin in nanoseconds of Unix time, duration, how many spans are around it
 # A span that has begun: the object that ends it, its begin (0: its channel was off), its annotation in a profile of JAX or None.
@@ -138,14 +138,14 @@ class Logs:
     def note_heat(self, heat_map: Cells, cells: list[int], times: list[int]) -> None:
         """Keeps values of a heat map."""
         self.heat.append((heat_map, time.time_ns(), cells, times))
-        if len(self.heat) * _ROWS_OF_HEAT >= ROWS_OF_A_PIECE:
-            self._full(len(self.heat) * _ROWS_OF_HEAT >= _MOST_ROWS)
+        if len(self.heat) * _ROWS_PER_HEAT_CALL >= ROWS_OF_A_PIECE:
+            self._full(len(self.heat) * _ROWS_PER_HEAT_CALL >= _MOST_ROWS)
 
     @property
     def much_waits(self) -> bool:
         """Whether there is enough for a piece of the file."""
         rows = max((len(log.spans) for log in list(self._logs)), default=0)
-        return max(rows, len(self.points), len(self.heat) * _ROWS_OF_HEAT) >= ROWS_OF_A_PIECE
+        return max(rows, len(self.points), len(self.heat) * _ROWS_PER_HEAT_CALL) >= ROWS_OF_A_PIECE
 
     def take(self) -> FetchedSeries:
         """Fetches what threads have recorded since the last time."""

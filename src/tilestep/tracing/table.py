@@ -34,8 +34,8 @@ class TraceTable:
         self._points: list[tuple[list[int], list[int], list[float]]] = []
         self._heat_maps: dict[tuple[str, str, tuple[float, ...]], int] = {}
         self._heat: list[Block] = []
-        self.rows = 0  # of spans, points and heat
-        self.label_bytes = 0  # that the labels need in a file, at most
+        self.rows = 0  # spans, points and heat together
+        self.label_bytes = 0  # an upper bound for a file
 
     def add_taken(self, taken: FetchedSeries) -> None:
         """Adds what the process's own tracepoints, series and heat maps recorded."""

@@ -21,10 +21,10 @@ from tilestep.tracing.pieces import Pieces
 from tilestep.tracing.table import TraceTable
 
 _TICK_WALL_S: Final = 0.25
-_MOST_ROWS: Final = 3_000_000  # of a file
-_MOST_LABEL_BYTES: Final = 32 * 2**20  # of a file
+_MOST_ROWS: Final = 3_000_000
+_MOST_LABEL_BYTES: Final = 32 * 2**20
 _MOST_NOTES: Final = 100
-_ANNOTATION: Any = jax.profiler.TraceAnnotation  # of which JAX tells no types
+_ANNOTATION: Any = jax.profiler.TraceAnnotation  # JAX tells no types of it
 
 Add = Callable[[Builder], None]
 
@@ -49,7 +49,7 @@ class Tracer:
         self._notes: list[str] = []
         self._adds: list[Add] = []
         self._shows_emulated = False
-        self._lock = threading.RLock()  # of everything but the logs
+        self._lock = threading.RLock()  # guards everything but the logs
         self._is_writing = self._is_over = False  # the latter: nothing is recorded any more
         self._wake, self._is_ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -226,7 +226,7 @@ class Tracer:
 
 def tell(line: str) -> None:
     """Prints a line to stderr, if there is one."""
-    if sys.stderr is not None:  # of a process without it
+    if sys.stderr is not None:  # a process may have none
         with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the program has closed it
             print(f"tilestep: {line}", file=sys.stderr)
 

@@ -84,7 +84,7 @@ def _equation(equation: JaxprEqn, *, within: bool) -> JaxprEqn:
     name = equation.primitive.name
     if name == _CONVOLUTION:
         return _channels_last(equation) if within and _is_slow(equation) else equation
-    repeated = () if equation.params.get("branches_platforms") else _REPEATED.get(name, ())  # of `platform_dependent` one branch is left
+    repeated = () if equation.params.get("branches_platforms") else _REPEATED.get(name, ())  # one branch of `platform_dependent` is left
     parameters = repeated or ((CALLS[name],) if name in CALLS else ())
     changed: dict[str, Any] = {}
     for parameter in parameters:

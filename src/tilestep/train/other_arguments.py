@@ -17,7 +17,7 @@ from tilestep.hints import devices_beside
 from tilestep.messages import shortened, shown
 from tilestep.train.untyped import Pytree
 
-MOST_ITEMS: Final = 1_000_000  # of what does not say how many it has
+MOST_ITEMS: Final = 1_000_000  # an iterable need not say how many it has
 
 
 def _are_devices(value: Any) -> bool:
@@ -115,7 +115,7 @@ def require_dtype(name: str, value: Any, *, allow_function: bool = False) -> Non
         if isinstance(value, str) and not value.isprintable():
             raise TypeError
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old names
+            warnings.simplefilter("ignore")  # old names warn
             found = jax.numpy.dtype(value)
         if not jax.numpy.issubdtype(found, np.number):
             raise TypeError

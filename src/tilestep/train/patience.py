@@ -20,7 +20,7 @@ OURS: Final = "tilestep-"  # how names of the project's own threads begin
 _CHECK_WALL_S: Final = 0.05  # between two looks of what waits
 _LOOK_WALL_S: Final = 1.0
 
-_waits: set[Aloud] = set()  # of which the speaker speaks
+_waits: set[Aloud] = set()  # the speaker speaks of them
 _speaker: threading.Thread | None = None  # as long as there are any
 
 

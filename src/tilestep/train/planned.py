@@ -52,7 +52,7 @@ def plan_options_of(given: GivenOptions | None, name: str = "plan_options") -> C
 
 def require_tiles_left(options: CompilerOptions, device: Any) -> None:
     """Args: device: an emulated IPU, whose programs have these options. Raises: SettingsError if none of its tiles computes."""
-    num_tiles = getattr(device, "num_tiles", None)  # of another process's device it is not known here, but there it is
+    num_tiles = getattr(device, "num_tiles", None)  # another process's device has none here, but has one there
     if num_tiles is not None:
         try:
             PlanOptions().changed(dict(options)).require_tiles_left(num_tiles)

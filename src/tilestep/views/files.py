@@ -75,7 +75,7 @@ def tell_unwritten(what: str) -> None:
 
     Args: what: a sentence; '' says nothing.
     """
-    if what and sys.stderr is not None:  # of a process without it
+    if what and sys.stderr is not None:  # a process may have none
         with contextlib.suppress(OSError, ValueError):  # nobody reads it
             print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {what}", file=sys.stderr)
 
@@ -113,7 +113,6 @@ class PlannedProgram:
         key: number of the program in its process.
         fingerprint: hexadecimal, of the program.
         lines: changes when a line of the user's source has moved.
-        hlo: its text.
     """
 
     program: Program

@@ -16,7 +16,7 @@ from tilestep.plan.memory.streaming import streaming_parts
 from tilestep.plan.steps import Program
 from tilestep.recording.memory import memory_of, over_time
 
-MOST_VALUES: Final = 40  # of a report of memory
+MOST_REPORTED_VALUES: Final = 40
 STEPS_AROUND: Final = 10  # before the peak, and behind it
 _BAR: Final = 40  # characters of a full tile
 _NAME: Final = 90  # characters
@@ -91,7 +91,7 @@ def _values(program: Program, detail: Liveness, peak: int, *, lines: bool) -> It
     if temporary := detail.temporary_tile_bytes[peak]:
         cells = (f"{temporary:,} B", "-", str(peak), str(peak), "temporary", f"temporaries of {_named(detail.steps[peak])}")
         rows.append((*cells, *(("",) if lines else ())))
-    for life in here[:MOST_VALUES]:
+    for life in here[:MOST_REPORTED_VALUES]:
         cells = (f"{life.tile_bytes:,} B", bytes_text(life.size_bytes), str(life.first), str(life.last), life.category, _named(life.name))
         rows.append((*cells, *((_line(program, life.frame),) if lines else ())))
     yield f"Values at the peak, the largest of {len(here):,}"
@@ -121,7 +121,7 @@ def _bar(size: int, full: int, scale: int) -> str:
 def _streamed(parts: Sequence[tuple[str, int]], machine: MachineSpec) -> Iterator[str]:
     available = machine.host.streaming_memory_bytes
     yield f"In pinned_host, of one IPU; an IPU-Machine has {available:,} B" if available else "In pinned_host, of one IPU"
-    rows = [(f"{size:,} B", _named(name)) for name, size in sorted(parts, key=lambda part: (-part[1], part[0]))[:MOST_VALUES]]
+    rows = [(f"{size:,} B", _named(name)) for name, size in sorted(parts, key=lambda part: (-part[1], part[0]))[:MOST_REPORTED_VALUES]]
     yield from _columns(rows, left=(1,))
 
 

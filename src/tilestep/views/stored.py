@@ -11,7 +11,7 @@ from tilestep.figures.reader import Report
 from tilestep.units import seconds_from_cycles
 from tilestep.views.profile import Profile
 
-FIGURES: Final = (  # of the document; evidence for advice, which has been given, is not in it
+FIGURES: Final = (  # evidence for advice, which has been given, is not in the document
     *("machine", "emulated_cycles", "programs", "groups", "reshaped", "batches", "supersteps", "busiest_ipu", "num_ipus_used"),
     *("cycles_by_kind", "io_tiles_cycles", "dispatches", "dispatch_cycles", "assumptions", "refused", "interval", "ended_by"),
 )

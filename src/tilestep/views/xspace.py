@@ -18,7 +18,7 @@ from tilestep.protobuf import Columns, bytes_field, int_field, int_fields, messa
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.sim.trace import Lane, LaneKind, Rows
 
-MAX_EVENTS: Final = 500_000  # of a session; the trace viewer's own bound is a million, the host's events included
+MAX_SESSION_EVENTS: Final = 500_000  # the trace viewer's own bound is a million, the host's events included
 MAX_PLANES: Final = 200  # XProf numbers these planes 501 and their ids on, and the host's threads 701
 _PS_PER_S: Final = 10**12
 _LARGEST: Final = 2**63 - 1
@@ -28,8 +28,8 @@ _SPACE_PLANES = 1
 _PLANE_ID, _PLANE_NAME, _PLANE_LINES, _PLANE_EVENTS, _PLANE_STAT_NAMES, _PLANE_STATS = 1, 2, 3, 4, 5, 6
 _LINE_ID, _LINE_NAME, _LINE_BEGIN_NS, _LINE_EVENTS = 1, 2, 3, 4
 _EVENT_NAME, _EVENT_OFFSET_PS, _EVENT_DURATION_PS, _EVENT_STATS = 1, 2, 3, 4
-_ENTRY_KEY, _ENTRY_VALUE = 1, 2  # of a map
-_NAMED_ID, _NAMED_NAME, _NAMED_STATS = 1, 2, 5  # of the names of events and stats
+_MAP_KEY, _MAP_VALUE = 1, 2
+_METADATA_ID, _METADATA_NAME, _METADATA_STATS = 1, 2, 5
 _STAT_NAME, _STAT_NUMBER, _STAT_TEXT = 1, 3, 5
 
 _STATS: Final = {
@@ -77,7 +77,7 @@ class _Events:
     names: Mapping[int, tuple[int, int]]
 
 
-def xspace(timeline: SessionTimeline, *, max_events: int = MAX_EVENTS) -> bytes:
+def xspace(timeline: SessionTimeline, *, max_events: int = MAX_SESSION_EVENTS) -> bytes:
     """A serialised XSpace with a plane for the host, each IPU and each IPU-Machine that did something; b"" if nothing happened.
 
     It has the first `max_events` events that the trace has kept. If there were more, the first plane has a line that says so.
@@ -203,18 +203,18 @@ def _numbers(stat: str, values: NDArray[np.int64]) -> Columns:
 def _event_name(number: int, kind: int, key: int, programs: Mapping[int, str]) -> bytes:
     """The name of events of one kind and program; key -1 is no program's."""
     program, what = programs.get(key, ""), EVENT_KINDS[kind]
-    named = _named(number, f"{what} ({program})" if program else what) + bytes_field(_NAMED_STATS, _text("kind", what))
+    named = _named(number, f"{what} ({program})" if program else what) + bytes_field(_METADATA_STATS, _text("kind", what))
     if program:
-        named += bytes_field(_NAMED_STATS, _text("program", program)) + bytes_field(_NAMED_STATS, _number("program key", key))
+        named += bytes_field(_METADATA_STATS, _text("program", program)) + bytes_field(_METADATA_STATS, _number("program key", key))
     return named
 
 
 def _named(number: int, name: str) -> bytes:
-    return int_field(_NAMED_ID, number) + bytes_field(_NAMED_NAME, name.encode("utf-8", "replace"))
+    return int_field(_METADATA_ID, number) + bytes_field(_METADATA_NAME, name.encode("utf-8", "replace"))
 
 
 def _entry(field: int, key: int, value: bytes) -> bytes:
-    return bytes_field(field, int_field(_ENTRY_KEY, key) + bytes_field(_ENTRY_VALUE, value))
+    return bytes_field(field, int_field(_MAP_KEY, key) + bytes_field(_MAP_VALUE, value))
 
 
 def _text(stat: str, value: str) -> bytes:

@@ -11,7 +11,7 @@ from tilestep.machine import MachineSpec, load_machine
 from tilestep.plan import Argument, Life, Liveness, Program, Series, lower_in_detail
 from tilestep.plan.steps import Frame, TileMemory
 from tilestep.program import parse_hlo
-from tilestep.views.memory import MOST_VALUES, memory_text, variables_text
+from tilestep.views.memory import MOST_REPORTED_VALUES, memory_text, variables_text
 
 MACHINE = load_machine("bow-2000")
 FRAMES = (
@@ -95,7 +95,7 @@ def test_only_the_largest_values_and_the_nearest_steps_are_there() -> None:
     detail = replace(DETAIL, lives=lives, steps=steps, leaves=(-1,) * 300, temporary_tile_bytes=(0,) * 150 + (5,) + (0,) * 149)
     text = memory_text(PROGRAM, detail, MACHINE)
     assert "Values at the peak, the largest of 100\n" in text
-    assert re.findall(r" v\d+\n", text) == [f" v{i}\n" for i in range(99, 99 - MOST_VALUES, -1)]
+    assert re.findall(r" v\d+\n", text) == [f" v{i}\n" for i in range(99, 99 - MOST_REPORTED_VALUES, -1)]
     assert re.findall(r"[ >] (s\d+)\n", text) == [f"s{i}" for i in range(140, 161)]
 
 

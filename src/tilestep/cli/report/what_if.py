@@ -57,7 +57,7 @@ def _what_if(args: argparse.Namespace) -> int:
         settings = [setting_of(text) for text in args.settings]
         report = open_report(args.path)
         history = report.history
-        _ = report.execution  # of a recording without, no knob would change anything
+        _ = report.execution  # without one no knob would change anything
         clock_hz = history.machine.ipu.clock_hz
         machine = None if args.machine is None else load_machine(args.machine, sync_pattern=history.machine.sync_pattern)
         if settings or machine is not None:

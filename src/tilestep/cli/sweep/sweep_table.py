@@ -26,7 +26,7 @@ class SweepRow:
 
     setting: Setting  # setting of the sweep
     command: str  # command that runs it
-    found: Measured  # what a dry run has found
+    found: Measured  # result of a dry run
     items: int | None = None  # items of a step, as --items says; None: what the program's inputs show
 
     @property

@@ -110,7 +110,7 @@ def watch_guarded_reads(tell: Callable[[bool], None]) -> None:
         note(threading.get_ident(), level)
 
     state._add_hooks(for_process, for_thread)
-    inside = state.get_local()  # of a `with` block around the platform's start
+    inside = state.get_local()  # a `with` block around the platform's start may have set it
     note(threading.get_ident(), inside if isinstance(inside, str) else None)
 
 
@@ -181,7 +181,7 @@ def look_before_devices(name: str, look: Callable[[], None]) -> None:
             look()
         return found
 
-    looked_at.cache_clear = get_backend.cache_clear  # pyrefly: ignore[missing-attribute]  # of JAX's cached function
+    looked_at.cache_clear = get_backend.cache_clear  # pyrefly: ignore[missing-attribute]  # JAX clears its cached function so
     xla_bridge.get_backend = looked_at
 
 

@@ -13,7 +13,7 @@ from tilestep.pjrt.programs.sizes import require_countable
 from tilestep.plan.cache import PlanCache
 from tilestep.plan.steps import Program
 
-PLANS: Final = PlanCache()  # of all machines
+PLANS: Final = PlanCache()
 
 
 def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, options: PlanOptions | None = None) -> Program:

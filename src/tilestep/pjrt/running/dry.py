@@ -28,7 +28,7 @@ class DryMode:
     """The answers of a dry run to questions that need values."""
 
     values: Values = "error"  # the result of reading a value
-    trip_count: int | None = None  # of a loop whose end depends on data
+    trip_count: int | None = None  # turns, where the end of a loop depends on data
 
 
 _mode: DryMode | None = None  # not a context variable, because JAX compiles on threads of its own
@@ -75,7 +75,7 @@ class DryArray:
     Args: form: of the part on one device. num_devices: on which it is. parts: device by device; None: made if asked for.
     """
 
-    _deleted = False  # of the class: a pod makes very many arrays, and few need an attribute of their own
+    _deleted = False  # a pod makes very many arrays, and few need an attribute beside that of the class
     _zeros: np.ndarray[Any, Any] | None = None
     _parts: list[DryArray] | None = None
 
@@ -162,7 +162,7 @@ class DryRuns:
         self._results = results
         self._new_key = new_key
         self._by_mode: dict[DryMode, PlannedRun] = {}
-        self._cycles: dict[DryMode, int] = {}  # of the body of one run
+        self._body_cycles: dict[DryMode, int] = {}
 
     def run(
         self,
@@ -208,9 +208,9 @@ class DryRuns:
 
     def _add_time(self, planned: PlannedRun, mode: DryMode) -> None:
         journal, program, machine = self._journal(), planned.program, planned.source.machine
-        if mode not in self._cycles:
-            self._cycles[mode] = body_cost(program, machine, planned.ipus).fixed.total
-        cycles = self._cycles[mode]
+        if mode not in self._body_cycles:
+            self._body_cycles[mode] = body_cost(program, machine, planned.ipus).fixed.total
+        cycles = self._body_cycles[mode]
         if journal.dry_cycles + cycles > _LAST_DRY_CYCLE:
             took, most = (seconds_from_cycles(each, machine.ipu.clock_hz) / _YEAR_S for each in (cycles, _LAST_DRY_CYCLE))
             raise UnsupportedError(

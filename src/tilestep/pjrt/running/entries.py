@@ -15,10 +15,10 @@ RawEntry = tuple[Any, ...]
 
 
 class PlannedRun(NamedTuple):
-    """A program as emulated time sees it."""
+    """A program as emulated time sees it. Its key is the number of its executable."""
 
     program: Program
-    key: int  # of the executable
+    key: int
     ipus: tuple[int, ...]
     num_outputs: int
     counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
@@ -34,7 +34,7 @@ class RunEntry(NamedTuple):
     counters: list[list[Any]]  # arrays of the program's counters, by counter and IPU
     undonated: tuple[int, ...]  # arguments that the program may not take over
     group: tuple[str, int] | None
-    task: tuple[int, str, int] | None  # of a pipeline: stage, kind, microbatch
+    task: tuple[int, str, int] | None  # stage, kind and microbatch in a pipeline
     line: HostLine | None = None
 
     def has_counted(self) -> bool:

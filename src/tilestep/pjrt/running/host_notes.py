@@ -12,7 +12,7 @@ from zlib import adler32, crc32
 from tilestep.plan.frames import rank_of_file
 from tilestep.sim.calls import HostLine
 
-MOST_BYTES: Final = 2**24  # of an upload that is looked at as a whole: ten milliseconds
+MOST_WHOLE_UPLOAD_BYTES: Final = 2**24  # looking at so many takes ten milliseconds
 _BEGIN: Final = 4096  # bytes of an upload that are looked at first
 _MOST_DISTINCT_UPLOADS: Final = 2**16
 _USER: Final = 2
@@ -53,7 +53,7 @@ class Contents:
             address: of the bytes, which are dense.
             size_bytes: how many.
         """
-        if not 0 < size_bytes <= MOST_BYTES or len(self._begins) + len(self._numbers) >= _MOST_DISTINCT_UPLOADS:
+        if not 0 < size_bytes <= MOST_WHOLE_UPLOAD_BYTES or len(self._begins) + len(self._numbers) >= _MOST_DISTINCT_UPLOADS:
             return 0
         begin = size_bytes, crc32(string_at(address, min(size_bytes, _BEGIN)))
         if begin not in self._begins:

@@ -72,7 +72,7 @@ def _tell_forgotten() -> None:
     """Tells each player which values' buffers are gone."""
     with _telling:
         gone = FORGOTTEN[:]
-        del FORGOTTEN[: len(gone)]  # what comes meanwhile stays
+        del FORGOTTEN[: len(gone)]  # values that come meanwhile stay
         if gone:
             for player in list(_players):
                 player.forget(gone)

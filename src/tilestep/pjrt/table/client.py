@@ -50,7 +50,7 @@ from tilestep.settings import (
     warn_of_unknown_variables,
 )
 
-_MOST_IN_FLIGHT: Final = 8  # of XLA's 32, because each thread that starts programs may go one beyond
+_MOST_IN_FLIGHT: Final = 8  # XLA has 32, and each thread that starts programs may go one beyond
 
 
 @final
@@ -176,7 +176,7 @@ class Client:
 
 WHEN_SET.append(functools.partial(_native.note_settings, False))
 _client: Client | None = None
-_door: Door | None = None  # what is above the platform
+_door: Door | None = None
 _BESIDE: Final = "tilestep_client"  # option of a client beside the process's: its number
 _beside: dict[str, Client] = {}  # by number
 

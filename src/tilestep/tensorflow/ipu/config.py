@@ -115,7 +115,7 @@ class Placement:
         return jax.tree.map(moved, tree) if self.replicas is None else self.replicas.place(tree)
 
 
-systems: Final[list[System]] = []  # what all programs have that are made from now on; none: one device
+systems: Final[list[System]] = []  # programs that are made from now on have these; none: one device
 
 
 def system() -> System:

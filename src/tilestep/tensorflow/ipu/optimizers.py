@@ -38,15 +38,15 @@ def reduction_of(method: Any) -> Reduction:
 class Update:
     """What an optimiser does once for `count` steps.
 
-    The body of a loop ends at its gradients. What the optimiser does with them is traced by itself: a function of gradients, variables and
-    slots.
+    The body of a loop ends at `gradients` in `graph`; `names` are those of their variables. What the optimiser does with them is traced by
+    itself: a function of gradients, variables and slots. It has captured `extra` of the body, such as a learning rate.
     """
 
     traced: Traced  # its `apply_gradients` as a function of gradients
-    graph: Graph  # of the body
-    gradients: Sequence[Tensor]  # of the body
-    names: Sequence[str]  # of the gradients' variables
-    extra: Sequence[Tensor]  # of the body: what the function has captured, such as a learning rate
+    graph: Graph
+    gradients: Sequence[Tensor]
+    names: Sequence[str]
+    extra: Sequence[Tensor]
     count: int
     offload: bool | None
     options: Mapping[str, Any]  # further ones of `gradient_accumulation`
@@ -175,7 +175,7 @@ class GradientAccumulationOptimizerV2(_Wrapping):
                 graph=gradients[0].graph,
                 gradients=gradients,
                 names=names,
-                extra=[tf.identity(outside) for outside, _ in traced.captured],  # what is around the body becomes its own
+                extra=[tf.identity(outside) for outside, _ in traced.captured],  # tensors from around the body become its own
                 count=self._count,
                 offload=self._offload,
                 options={"reduction": self._reduction, "dtype": lambda path, _: dtypes[path].as_numpy_dtype},

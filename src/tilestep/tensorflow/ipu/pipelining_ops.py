@@ -16,7 +16,7 @@ from tilestep.train.numbers import whole_number
 PipelineSchedule = enum.IntEnum("PipelineSchedule", "Grouped Interleaved Sequential", start=0)
 # Each of them is full recomputation here.
 RecomputationMode = enum.Enum("RecomputationMode", "Auto RecomputeThenBackpropagate RecomputeAndBackpropagateInterleaved", start=0)
-PipelineStageOptions = dict  # of a stage; no effect: `IPUConfig` has those of all programs
+PipelineStageOptions = dict  # no effect: `IPUConfig` has the options of all programs
 
 
 class OptimizerFunctionOutput(NamedTuple):

@@ -97,7 +97,7 @@ def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infe
 
 def _require_arguments(name: str, body: Callable[..., Any], carried: Sequence[Tensor], infeed: Any) -> None:
     elements, keywords = ([], {}) if infeed is None else as_arguments(infeed.spec)
-    with contextlib.suppress(ValueError):  # of a body that does not say what it takes
+    with contextlib.suppress(ValueError):  # a body may not say what it takes
         try:
             inspect.signature(body).bind(*carried, *elements, **keywords)
         except TypeError as error:

@@ -173,8 +173,8 @@ class IPUOutfeedQueue:
         self._all = mode is IPUOutfeedMode.ALL
         self.queue = OutfeedQueue("all" if self._all else "last")
         self.structure: Structure = None
-        self.specs: list[Any] = []  # of what is sent, once it is known
-        self.replicas: int | None = None  # of the program that sends, once it has devices
+        self.specs: list[Any] = []  # known once something is sent
+        self.replicas: int | None = None  # known once the program that sends has devices
         self.sources: list[Callable[[bool], None]] = []  # each puts what it has for this queue into it
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
 
@@ -188,7 +188,7 @@ class IPUOutfeedQueue:
 
         Raises: ValueError for a second call in one graph, and outside of a body.
         """
-        flat = [tf.identity(each) for each in tf.nest.flatten(tensors)]  # of the body itself, also if they come from around it
+        flat = [tf.identity(each) for each in tf.nest.flatten(tensors)]  # tensors from around the body become its own
         if graphs.infers_shapes():
             return tf.group(*flat)
         scope = current_scope()

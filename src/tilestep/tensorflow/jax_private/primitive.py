@@ -18,12 +18,12 @@ from tilestep.train.untyped import jax, jnp
 _mlir: Any = mlir  # JAX's types don't tell what these modules hold
 _ir: Any = _mlir.ir
 _xla: Any = _jax
-MARKER: Final = "tilestep."  # what targets of markers begin with
+MARKER: Final = "tilestep."  # markers' targets begin with it
 _COPY: Final = "mhlo.copy"  # XLA puts it where a variable is written; only XLA:CPU knows it
 _CUSTOM_CALL: Final = "stablehlo.custom_call"
 _ALIASES: Final = "mhlo.input_output_alias"
 _OTHER_DTYPES: Final = {"i1": np.dtype(bool), "bf16": jnp.dtype("bfloat16"), "complex<f32>": np.dtype("complex64")}
-_KINDS: Final = {"f": "float", "i": "int", "ui": "uint"}  # of MLIR's dtypes with a number of bits
+_DTYPE_KINDS: Final = {"f": "float", "i": "int", "ui": "uint"}  # MLIR's dtypes add the number of bits
 
 Spec = Any  # a jax.core.ShapedArray
 Handler = Callable[..., Any]  # JAX code of a marker: operands -> its result
@@ -123,7 +123,7 @@ def _spec(kind: Any) -> Spec:
     ranked = _ir.RankedTensorType(kind)
     name = str(ranked.element_type)
     bits = name.lstrip("fui")
-    dtype = _OTHER_DTYPES.get(name) or np.dtype(_KINDS[name.removesuffix(bits)] + bits)
+    dtype = _OTHER_DTYPES.get(name) or np.dtype(_DTYPE_KINDS[name.removesuffix(bits)] + bits)
     return jax.core.ShapedArray(tuple(ranked.shape), dtype)
 
 

@@ -231,7 +231,7 @@ def _no_pipelines(*arguments: Any, **options: Any) -> Any:
     )
 
 
-PipelineStage = _no_pipelines  # of the original's `keras`
+PipelineStage = _no_pipelines  # the original's `keras` has the name
 
 
 def _no_effect(model: Any, *arguments: Any, **options: Any) -> None:

@@ -48,7 +48,7 @@ class HostSession:
                 return True
             if (
                 self._has_server or _profiler_module.TraceMe.is_enabled()
-            ):  # of the program: a second session fails no earlier than at its end
+            ):  # the program records: a second session fails no earlier than at its end
                 return False
             options = _profiler_module.ProfileOptions()
             options.python_tracer_level, options.host_tracer_level = 0, _HOST_LEVEL

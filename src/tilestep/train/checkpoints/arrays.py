@@ -18,7 +18,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 Arrays = dict[str, NDArray[Any]]
-Pieces = Callable[[Leaf], Iterable[tuple[Piece, Callable[[], NDArray[Any]]]]]  # what reads each: of this process first
+Pieces = Callable[[Leaf], Iterable[tuple[Piece, Callable[[], NDArray[Any]]]]]  # each with its reader; those of this process come first
 
 _NUMBERS: Final = (bool, int, float, complex)
 

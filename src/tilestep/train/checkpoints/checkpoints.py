@@ -93,7 +93,7 @@ class Checkpoints:
             raise ValueError(f"directory is {shown(path)}: Orbax saves in directories whose whole path is UTF-8, so give another one")
         self.background: Final = background
         orbax()
-        self._written: threading.Event | None = None  # of a thread that writes: Python's `join` returns at once after a Ctrl-C in it
+        self._written: threading.Event | None = None  # set by the thread that writes: Python's `join` returns at once after a Ctrl-C in it
         self._writer = 0  # the process whose thread it is
         self._error: BaseException | None = None
         self.served: str | None = None  # the run that has used them and is done

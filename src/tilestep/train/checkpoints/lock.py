@@ -16,9 +16,9 @@ from tilestep.errors import CheckpointError
 from tilestep.messages import plain
 
 _FILE: Final = "lock"
-_MOST_BYTES: Final = 200  # of what the file says
+_MOST_READ_BYTES: Final = 200
 _WAY_OUT: Final = "one directory belongs to one run: wait for its end, or save in another directory"
-_CANNOT: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system without locks
+_HAS_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _held: Final[weakref.WeakValueDictionary[Path, Lock]] = (
     weakref.WeakValueDictionary()
@@ -51,9 +51,9 @@ class Lock:
             self._descriptor = os.open(part / _FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode()[:_MOST_BYTES], 0)
+            os.pwrite(self._descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode()[:_MOST_READ_BYTES], 0)
         except OSError as error:
-            if self._descriptor >= 0 and error.errno in _CANNOT:
+            if self._descriptor >= 0 and error.errno in _HAS_NO_LOCKS:
                 lacks = (
                     f"the file system of {plain(part)} has no locks ({error.strerror}): programs that save there at once are not kept apart"
                 )
@@ -61,7 +61,7 @@ class Lock:
                 return
             why = f"checkpoints cannot be saved in {plain(part)}: {error.strerror or error}"
             if self._descriptor >= 0 and error.errno in (errno.EACCES, errno.EAGAIN):
-                said = os.pread(self._descriptor, _MOST_BYTES, 0).decode(errors="replace")
+                said = os.pread(self._descriptor, _MOST_READ_BYTES, 0).decode(errors="replace")
                 why = f"{plain(part)} is being saved to by another program ({plain(said)}): {_WAY_OUT}"
             self.__del__()  # at once: it would release a lock that this process takes later
             raise CheckpointError(why) from None

@@ -199,7 +199,7 @@ def unpacked(value: Any, where: str, arrays: Mapping[str, Callable[[], Any]]) ->
     """The state that was packed. Args: arrays: what reads each, by name. Raises: CheckpointError for other JSON."""
     try:
         return _unpacked(value, arrays)
-    except CheckpointError:  # of a damaged array
+    except CheckpointError:  # a damaged array raises it
         raise
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{where} has a state of a form that no checkpoint has, or lacks an array of it") from None

@@ -58,7 +58,7 @@ def orbax() -> tuple[Any, Any]:
                         content = memoryview(content.reshape(-1).view(np.uint8))
                     file.write(content)
                     file.flush()
-                    os.fsync(file.fileno())  # what a machine that is taken back has renamed is there in whole
+                    os.fsync(file.fileno())  # a renamed file is there in whole, even if the machine is taken back
 
         def restore(self, directory: Any, args: Any = None) -> None:
             """Orbax wants it; nobody calls it."""

@@ -149,8 +149,8 @@ def _skeleton(structure: Structure, number: Iterator[int]) -> Any:
 def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
     """The dtypes' names as buffers give them; None if there is one without."""
     try:
-        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyrefly: ignore[bad-argument-type]  # of Python 3.12 on
-    except ValueError:  # of ml_dtypes' numbers
+        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyrefly: ignore[bad-argument-type]  # from Python 3.12 on
+    except ValueError:  # ml_dtypes' numbers have none
         return None
 
 

@@ -207,18 +207,18 @@ def set_feed_timeout(wall_s: float | None) -> float | None:
 # ---------------------------------------------------------------------------------------------------------------- checks
 
 
-Path = tuple[Any, ...]  # of a leaf in its tree
+LeafPath = tuple[Any, ...]
 
 
-def _flatten(value: object) -> tuple[list[tuple[Path, Any]], Any]:
+def _flatten(value: object) -> tuple[list[tuple[LeafPath, Any]], Any]:
     return _tree.tree_flatten_with_path(value)
 
 
-def _named(path: Path) -> str:
+def _named(path: LeafPath) -> str:
     return _tree.keystr(path) or "the element"
 
 
-def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
+def _expected(path: LeafPath, leaf: Any) -> jax.ShapeDtypeStruct:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise TypeError(
@@ -227,13 +227,13 @@ def _expected(path: Path, leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(_dims(path, shape), _dtype(path, dtype))
 
 
-def _dims(path: Path, shape: Sequence[int]) -> tuple[int, ...]:
+def _dims(path: LeafPath, shape: Sequence[int]) -> tuple[int, ...]:
     if len(shape) > _MAX_RANK:
         raise TypeError(f"{_named(path)} has {len(shape)} dimensions: a feed carries arrays of at most {_MAX_RANK}")
     return tuple(shape)
 
 
-def _dtype(path: Path, dtype: DTypeLike) -> Any:
+def _dtype(path: LeafPath, dtype: DTypeLike) -> Any:
     found = _fed_as(dtype, bool(_config.jax_enable_x64))
     if found is None:
         raise TypeError(f"{_named(path)} has dtype {dtype}, which no feed carries: known are {', '.join(_CODES)}")
@@ -248,7 +248,7 @@ def _fed_as(dtype: DTypeLike, x64: bool) -> Any:
     return None if canonical is None or canonical.name not in _CODES else _DTYPES[_CODES[canonical.name]]  # in this host's byte order
 
 
-def _host_leaf(path: Path, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
+def _host_leaf(path: LeafPath, leaf: Any) -> tuple[int, tuple[int, ...], Any]:
     """Dtype code, dimensions, and the bytes, row-major."""
     given: Any = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if isinstance(given, np.ndarray) and given.dtype.kind in "OSUMm":

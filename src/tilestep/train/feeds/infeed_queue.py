@@ -82,7 +82,7 @@ class InfeedQueue:
         self._copy = copy
         self._lock = threading.Lock()
         self._user: str | None = None
-        self._planned: tuple[tuple[Any, ...], ChunkPlan] | None = None  # what the last loop wanted, and what follows
+        self._planned: tuple[tuple[Any, ...], ChunkPlan] | None = None  # (the last loop's wants, the chunks that follow)
         self._closed = False
         self._staging = Staging()
         self._feeder = self._start(Start())

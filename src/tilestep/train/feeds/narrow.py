@@ -15,7 +15,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _LONG_DOUBLES: Final = "gG"  # dtype characters of numbers that NumPy has and no device
-_HELD: Final = "?bBhHiIefdFD"  # of those that every device holds, or rounds
+_HELD_DTYPES: Final = "?bBhHiIefdFD"  # every device holds these, or rounds them
 
 
 def is_of_numbers(dtype: np.dtype[Any]) -> bool:
@@ -56,7 +56,7 @@ def require_held(tree: Pytree, name: Callable[[tuple[int, ...]], str]) -> None:
     Raises: TypeError for an array of no numbers, OverflowError for a whole number that would become another. Both name the leaf.
     """
     for position, leaf in enumerate(_jax.tree.leaves(tree)):
-        if isinstance(leaf, jax.Array) or (type(leaf) is np.ndarray and leaf.dtype.char in _HELD):
+        if isinstance(leaf, jax.Array) or (type(leaf) is np.ndarray and leaf.dtype.char in _HELD_DTYPES):
             continue
         array = np.asarray(leaf)
         if not is_of_numbers(array.dtype):

@@ -93,10 +93,10 @@ class OutfeedQueue:
         self._condition = threading.Condition()
         self._chunks: deque[_Chunk] = deque()
         self._count = 0  # elements in them
-        self._structure: Any = None  # of an element, once there was one
+        self._structure: Any = None  # known once there was an element
         self._shapes: list[_Kind] = []
         self._user: str | None = None  # the loop that runs
-        self._loop_thread = 0  # of the loop that runs or ran last
+        self._loop_thread = 0  # where a loop runs, or ran last
         self._has_unread_loop = False  # one that began, and whose end no iteration has seen
         self._warned = self._closed = False
         self._is_restored = False  # its structure is that of a checkpoint, which knows dicts, lists and tuples

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _met: ContextVar[list[Recompute] | None] = ContextVar("tilestep_recomputed", default=None)  # by marked functions of a body being traced
 
-_CHECKPOINTS: Final = frozenset({"checkpoint", "remat", "remat2"})  # what versions of JAX call the primitive of `jax.checkpoint`
+_CHECKPOINTS: Final = frozenset({"checkpoint", "remat", "remat2"})  # names of `jax.checkpoint`'s primitive in versions of JAX
 _AS_THE_LOOP_SAYS: Final = "as the loop says"
 
 # What the loop whose body is being traced says; JAX's caches tell its values apart. Made at once: JAX compiles anew what it knew before.

@@ -36,7 +36,7 @@ def _private() -> _Private | None:
 
 
 FOUND: Final = _private()  # None: no program is started directly
-_TRACED_WITH: Final = (  # of JAX's options, where it does not say which it looks at
+_TRACED_OPTIONS: Final = (  # for versions of JAX that do not say which they look at
     "jax_enable_x64",
     "jax_default_device",
     "jax_default_matmul_precision",
@@ -49,7 +49,7 @@ _TRACED_WITH: Final = (  # of JAX's options, where it does not say which it look
 
 def options() -> object:
     """What a jitted function looks at beside its arguments: what is traced with equal ones is the same."""
-    return tuple(getattr(_jax.config, name, None) for name in _TRACED_WITH) if FOUND is None else FOUND.options()
+    return tuple(getattr(_jax.config, name, None) for name in _TRACED_OPTIONS) if FOUND is None else FOUND.options()
 
 
 def may_start() -> bool:

@@ -188,7 +188,7 @@ for _primitive, _target, _capsule, _result in (
     _primitive.def_effectful_abstract_eval(_result)
     _primitive.def_impl(functools.partial(_dispatch.apply_primitive, _primitive))
     _batching.fancy_primitive_batchers[_primitive] = _no_vmap(_verb(_target))
-    _ffi.register_ffi_target(_target, _capsule, platform="cpu")  # that XLA:CPU computes the values of `ipu`, too, is its own affair
+    _ffi.register_ffi_target(_target, _capsule, platform="cpu")  # XLA:CPU computes the values of `ipu`, too, which is its own affair
     _mlir.register_lowering(_primitive, _lower(_target))  # elsewhere it says that it cannot
     _mlir.register_lowering(_primitive, _lower(_target), platform="cpu")
 _ffi.register_ffi_target(UNKNOWN_ZERO_TARGET, _unknown_zero, platform="cpu")

@@ -34,7 +34,7 @@ class LoopCall(NamedTuple):
 class CachedCall(NamedTuple, Generic[P]):
     """A call that has returned a carry. It keeps no array, body or feed alive."""
 
-    plan: P  # what the call ran
+    plan: P
     is_confirmed: bool  # whether the plan also held for the call before it
     leaves: list[weakref.ref[Any]]  # weak references to the returned carry's leaves; the first one removes the call from the cache
     structure: Structure  # structure of the carry

@@ -96,7 +96,7 @@ class LoopSettings:
     keeps_last: bool = False  # whether the outfeed keeps the last step's values alone
     shardings: Pytree = None  # a tree of the carry's shardings; None lets XLA choose
     replicated: ReplicatedLoop | None = None  # the replicas that it runs on
-    recompute: Recompute = None  # what `recomputed` functions in the body do
+    recompute: Recompute = None  # as `recomputed` functions in the body do it
     options: CompilerOptions = ()  # options of the plan, on emulated IPUs
     check_nans: bool = False  # whether each step looks at the carry, which is not donated then
 

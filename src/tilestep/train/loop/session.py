@@ -232,7 +232,7 @@ class Session:
             if self._set_bar is not None:
                 self._set_bar[0](self.steps)
         if self._checkpoints is not None:
-            self._is_feeding = True  # what is raised now tells the carry, too
+            self._is_feeding = True  # an error now tells the carry, too
             self._checkpoints.reached(self.steps, self.carry)
             self._is_feeding = False
 
@@ -260,7 +260,7 @@ class Session:
         try:
             with Aloud(self.steps_of_device):
                 _jax.block_until_ready(self.carry)
-        except Exception:  # that of a program, or of an array that is deleted
+        except Exception:  # a program failed, or an array is deleted
             return False
         return not self._is_lost()
 

@@ -18,7 +18,7 @@ from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, Handsh
 
 TITLE: Final = b"tilestep checkin"
 HELLO: Final = struct.Struct(">II8s")  # num_processes, process_id, and a random number for each run of a process
-FRAME: Final = struct.Struct(">4sIII")  # of process 0: a status, two numbers that belong to it, and num_processes
+FRAME: Final = struct.Struct(">4sIII")  # process 0's: a status, two numbers that belong to it, and num_processes
 _HERE, _GO, _LATE, _COUNT, _TWICE, _OUTSIDE = b"here", b"go  ", b"late", b"coun", b"twic", b"outs"  # statuses
 FRAME_WALL_S: Final = 2.0  # between two frames
 _LOST_WALL_S: Final = 15.0  # without a frame: process 0 is gone
@@ -35,8 +35,8 @@ _WAY_OUT: Final = (
 class Member:
     """This process among the processes of its program."""
 
-    address: str  # the coordinator's, as messages show it
-    host: str  # of the same address
+    address: str  # the coordinator's host and port, as messages show them
+    host: str
     port: int
     count: int  # the number of processes
     number: int  # this process's, from 0 on

@@ -11,7 +11,7 @@ from tilestep.train.jax_private.distributed import coordinator_address
 LOOPBACK: Final = "127.0.0.1"
 _UNROUTED: Final = "192.0.2.1"  # an address for documentation (RFC 5737): nothing is sent to it
 _ANY_PORT: Final = 9  # nothing is sent to it, either
-_MOST_CHARACTERS: Final = 200  # of a name's addresses in a message
+_MOST_ADDRESS_CHARACTERS: Final = 200
 
 _chosen: list[str] = []
 
@@ -122,7 +122,7 @@ def host_of_process_0(host: str) -> str:
             return address
     source = source_address(host, _ANY_PORT)
     if source is None:
-        names = shortened(", ".join(addresses), _MOST_CHARACTERS)
+        names = shortened(", ".join(addresses), _MOST_ADDRESS_CHARACTERS)
         raise OSError(errno.EADDRNOTAVAIL, f"this machine reaches no address of {plain(host)} ({names})")
     return source
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from tilestep.train.processes.watchdog import BEATS
 from tilestep.train.processes.watchdog_lines import END
 
-_ERROR_CHARACTERS: Final = 1000  # of the exception with which a process ends
-_NOTES_CHARACTERS: Final = 300  # of its notes: in which stage of a pipeline it was, say
+_MOST_ERROR_CHARACTERS: Final = 1000
+_MOST_NOTES_CHARACTERS: Final = 300  # they say in which stage of a pipeline it was, for instance
 _START: Final = 3  # time-outs in which the first sign of life must come, because Python starts before it
 _REAPED_WALL_S: Final = 1.0  # from the end of a process's pipe until its exit status is known
 
@@ -99,8 +99,8 @@ def _status(watchdog: subprocess.Popen[bytes]) -> int | None:
 def _leave(watchdog: subprocess.Popen[bytes]) -> None:
     """At the end of this process: tells the watchdog whether it ends well."""
     error: BaseException | None = getattr(sys, "last_value", None)
-    notes = "; ".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
-    text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
+    notes = "; ".join(getattr(error, "__notes__", ()))[:_MOST_NOTES_CHARACTERS]
+    text = f"{type(error).__name__}: {error}"[:_MOST_ERROR_CHARACTERS] + (f"; {notes}" if notes else "")
     try:
         say(watchdog, "bye" if error is None else f"error {time.time():.6f} {text}".replace("\n", " "))
     except OSError:

@@ -27,7 +27,7 @@ from tilestep.train.untyped import jax as _jax
 _LEAST_TIMEOUT_S: Final = 1.0
 _MOST_TIMEOUT_S: Final = 1e6  # JAX has its own in milliseconds of 32 bits
 _JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
-_SAID_BYTES: Final = 512  # of process 0's address, and a secret
+_ADDRESS_BYTES: Final = 512  # a secret is in it, too
 _TOKEN_BYTES: Final = 32
 _MOST_PROCESSES: Final = (1 << 31) - 1  # JAX has their number in 32 bits
 _RETRY_WALL_S: Final = 0.2
@@ -186,7 +186,7 @@ def _host_of_process_0(member: Member, until: float, waiting: Aloud) -> str:
 
 def _not_listening(member: Member, where: str, error: OSError) -> OSError:
     """What to say of a port that process 0 cannot have. Raises: ValueError if that is because there is another process 0."""
-    assert error.errno is not None  # of a socket
+    assert error.errno is not None  # a socket has one
     if error.errno == errno.EADDRINUSE:
         report_mistake(member)
         way_out = "another program has that port, or an earlier run: end it, or give all processes another port in coordinator_address"
@@ -208,6 +208,6 @@ def _watch(me: int, count: int, timeout_s: float, coordinator: str) -> None:
         listener = hosts.listener(hosts.listening_host(), 0, backlog=max(128, count))
         own = dict.fromkeys((hosts.listening_host(), coordinator))
         said = {"addresses": [(host, listener.getsockname()[1]) for host in own], "token": secrets.token_hex(_TOKEN_BYTES)}
-    text = json.dumps(said).encode().ljust(_SAID_BYTES)
+    text = json.dumps(said).encode().ljust(_ADDRESS_BYTES)
     said = json.loads(np.asarray(_broadcast(np.frombuffer(text, np.uint8))).tobytes())
     start_watchdog(said | {"process": me, "count": count, "timeout_s": timeout_s}, listener)

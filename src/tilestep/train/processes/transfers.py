@@ -25,7 +25,7 @@ from tilestep.train.untyped import jax as _jax
 
 _transfer: Any = transfer
 
-_NUMBER_BYTES: Final = 6  # of the first message's number, without which nobody can pull
+_FIRST_NUMBER_BYTES: Final = 6  # nobody can pull without the first message's number
 
 # Numbers of Transfers, which all processes make in one order. They differ, because of two offers by one number the first is lost.
 _serial = itertools.count(1)
@@ -69,7 +69,7 @@ class Transfers:
         self._to_skip: tuple[Counter[int], Counter[int]] | None = None  # in a replay: messages to skip, (to, from) each process
         self._pulls = self._own_device.platform == "cpu"
         if self._pulls:
-            self._first = int.from_bytes(hmac.digest(rendezvous.secret, b"transfers %d" % next(_serial), "sha256")[:_NUMBER_BYTES])  # pyrefly: ignore[possibly-uninitialized-attribute]
+            self._first = int.from_bytes(hmac.digest(rendezvous.secret, b"transfers %d" % next(_serial), "sha256")[:_FIRST_NUMBER_BYTES])  # pyrefly: ignore[possibly-uninitialized-attribute]
             self._server = _server(self._own_device.client, hosts.listening_host())  # pyrefly: ignore[possibly-uninitialized-attribute]
             addresses = rendezvous.all_gather(self._server.address())
             self._peers = {other: _peer(self._server, address) for other, address in enumerate(addresses) if other != self._me}  # pyrefly: ignore[possibly-uninitialized-attribute]

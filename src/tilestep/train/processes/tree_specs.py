@@ -16,7 +16,7 @@ from tilestep.messages import shortened
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
-_MOST_CHARACTERS: Final = 300  # of an error that a message quotes
+_MOST_QUOTED_CHARACTERS: Final = 300
 _WAY_OUT: Final = (
     "elements are tuples, lists, dicts with text as keys, and classes that all processes have registered by "
     "jax.export.register_namedtuple_serialization or register_pytree_node_serialization under one name"
@@ -54,4 +54,4 @@ def decoded(text: str) -> Pytree:
 
 
 def _quoted(error: Exception) -> str:
-    return f"{type(error).__name__}: {shortened(error, _MOST_CHARACTERS)}"
+    return f"{type(error).__name__}: {shortened(error, _MOST_QUOTED_CHARACTERS)}"

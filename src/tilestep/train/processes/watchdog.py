@@ -20,7 +20,7 @@ from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connec
 from tilestep.train.processes.watchdog_lines import Lifeline, Message, WatchdogLine, read_settings
 from tilestep.train.processes.watchdog_record import EndRecord
 
-PURPOSE: Final = b"watchdog"  # of the proofs at the hub's port
+PURPOSE: Final = b"watchdog"  # in the proofs at the hub's port
 BEATS: Final = 8  # signs of life in the time-out
 _STOPPED_WALL_S: Final = 1.0  # a watchdog that runs no code for so long was stopped itself
 
@@ -43,7 +43,7 @@ class Watchdog:
         self._is_over = False
         self._lifeline = Lifeline(self._pid)
         self._selector.register(0, selectors.EVENT_READ, self._lifeline)
-        self._record = EndRecord(count, self._timeout_s)  # of all processes in the hub
+        self._record = EndRecord(count, self._timeout_s)  # the hub's has all processes
         self._lines: list[WatchdogLine] = []  # the hub's, to the other watchdogs
         self._hub: WatchdogLine | None = None
         self._acceptor: Acceptor[int] | None = None

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from tilestep.train.processes.acceptor import send_without_waiting
 
-_LONGEST_BYTES: Final = 1 << 14  # of a message
+_LONGEST_MESSAGE_BYTES: Final = 1 << 14
 _LATEST: Final = 1e12  # s, of a time in a message
 
 Message = dict[str, Any]
@@ -71,8 +71,8 @@ class WatchdogLine:
             return None
         self.heard = time.monotonic()
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[-_LONGEST_BYTES:]
-        return [message for line in lines if len(line) <= _LONGEST_BYTES and (message := message_of(line)) is not None]
+        self._rest = rest[-_LONGEST_MESSAGE_BYTES:]
+        return [message for line in lines if len(line) <= _LONGEST_MESSAGE_BYTES and (message := message_of(line)) is not None]
 
 
 SIGN, END = b".", b"x"  # from the watchdog: it lives; the process is to end

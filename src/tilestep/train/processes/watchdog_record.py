@@ -7,7 +7,7 @@ from tilestep.train.processes.watchdog_lines import Message
 
 _WAIT_WALL_S: Final = 0.3  # for further ends, because another process may have ended before the first one that is heard of
 _FOLLOWS: Final = "ProcessFailedError: "  # an error that another process's end has caused, which may be heard of later
-_SILENCE: Final = 0.75  # of the time-out; in the rest the other processes end
+_SILENT_PART: Final = 0.75  # in the rest of the time-out the other processes end
 
 
 @final
@@ -21,7 +21,7 @@ class EndRecord:
 
     def __init__(self, count: int, timeout_s: float) -> None:
         self.came: set[int] = {0}
-        self.silence_s = timeout_s * _SILENCE
+        self.silence_s = timeout_s * _SILENT_PART
         self._count, self._timeout_s = count, timeout_s
         self._missing_s = timeout_s * 2  # a watchdog that cannot connect gives up, and ends its process, before
         self._began = time.monotonic()

@@ -240,7 +240,7 @@ def _random_key(key: Any) -> Any:
     """Raises: TypeError for what is no random key."""
     typed = isinstance(key, jax.Array) and _jax.dtypes.issubdtype(key.dtype, _jax.dtypes.prng_key)
     if not typed:
-        try:  # of the old kind, uint32[2]
+        try:  # a key of the old kind is uint32[2]
             if not isinstance(key, jax.Array | np.ndarray):
                 raise TypeError
             _jax.random.wrap_key_data(key)

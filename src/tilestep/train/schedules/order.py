@@ -37,7 +37,7 @@ class Dependencies:
         )
         self._loads = stages * self._most
         self._first, self._last = levels[0], levels[-1]
-        self._before: list[Sequence[int]] = []  # of each stage, those of the level before; the list is one for all stages of a level
+        self._before: list[Sequence[int]] = []  # by stage, the level before; all stages of a level have one list
         self._after: list[Sequence[int]] = []
         for level, members in enumerate(levels):
             self._before += [levels[level - 1] if level else ()] * len(members)

@@ -168,7 +168,7 @@ class _Together:
     def __init__(self, schedule: TaskOrder, costs: Costs, ordered: Phases, *, host: Literal["apart", "together"]) -> None:
         self._schedule, self._costs, self._host = schedule, costs, host
         self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
-        self._last: _Exchange | None = None  # that of the phase before
+        self._exchange_before: _Exchange | None = None
         for phase in ordered:
             self._enqueue(phase)
         for cost, with_host in ((costs.collect, False), (costs.results, True)):
@@ -179,7 +179,7 @@ class _Together:
         self._within = 0  # devices in the middle of a task
         self._asked: list[_Exchange] = []
         self._over = 0.0  # when the exchange that goes on will be
-        self._waiting: list[tuple[int, Task | _Between]] = []  # what devices would begin
+        self._waiting: list[tuple[int, Task | _Between]] = []  # devices would begin these
         self._begin: dict[Task, float] = {}
         self._end: dict[Task, float] = {}
 
@@ -196,29 +196,29 @@ class _Together:
                 if schedule.device_mapping[destination] != device:
                     devices |= {device, schedule.device_mapping[destination]}
                     longest = max(longest, costs.passing(task.stage, destination))
-        if any(self._cost(task) for task in phase):  # what nothing lies between is one exchange
-            self._last = None
+        if any(self._cost(task) for task in phase):  # phases with nothing between them have one exchange
+            self._exchange_before = None
         if not devices:
             return
-        if self._last is None:
-            self._last = _Exchange(cost=0.0, devices=set(), missing=0)
-        for device in devices - self._last.devices:
-            self._queues[device].append(self._last)
-        self._last.devices |= devices
-        self._last.missing = len(self._last.devices)
-        self._last.cost = max(self._last.cost, longest)
+        if self._exchange_before is None:
+            self._exchange_before = _Exchange(cost=0.0, devices=set(), missing=0)
+        for device in devices - self._exchange_before.devices:
+            self._queues[device].append(self._exchange_before)
+        self._exchange_before.devices |= devices
+        self._exchange_before.missing = len(self._exchange_before.devices)
+        self._exchange_before.cost = max(self._exchange_before.cost, longest)
 
     def _with_host(self, device: int, cost: float) -> _Between | _Exchange:
         if self._host == "apart":
             return _Between(cost=cost, with_host=True)
-        self._last = None  # an exchange after it is one of its own
+        self._exchange_before = None  # an exchange after it is one of its own
         return _Exchange(cost=cost, devices={device}, missing=1, with_host=True)
 
     def _moving(self, device: int, task: Task) -> Task | _Exchange:
         """A load or store of parameters."""
         if self._host == "apart" or not self._cost(task):
             return task
-        self._last = None  # an exchange after it is one of its own
+        self._exchange_before = None  # an exchange after it is one of its own
         return _Exchange(cost=self._cost(task), devices={device}, missing=1, with_host=True, task=task)
 
     def timeline(self) -> Timeline:

@@ -31,7 +31,7 @@ _DARK_LABELS: Final = {
     Kind.STORE_PARAMETERS: _DARK,
 }
 _AXIS_POINTS: Final = 730  # in a picture 11 inches wide
-_LETTER: Final = 0.7  # of its size, its width: in DejaVu Sans, which Matplotlib has, 0.64 of digits and 0.58 to 0.99 of the capitals here
+_LETTER_WIDTH: Final = 0.7  # a share of its size. DejaVu Sans, which Matplotlib has: 0.64 of digits, 0.58 to 0.99 of the capitals here
 _LARGEST_LABEL_POINTS: Final = 7.0
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _NUMBERS: Final = ((1e9, "billion"), (1e6, "million"), (1e4, "thousand"), (1.0, ""))
@@ -139,7 +139,7 @@ def _draw(panel: Any, schedule: TaskOrder, timeline: Timeline) -> None:
         if _is_both(task, timeline):
             panel.barh(row + 0.215, length, left=begin, height=0.43, color=_COLORS[Kind.BACKWARD], edgecolor="white", linewidth=0.6)
         label = _label(schedule, task, timeline)
-        points = min(_LARGEST_LABEL_POINTS, length / timeline.makespan * _AXIS_POINTS / (_LETTER * len(label)))
+        points = min(_LARGEST_LABEL_POINTS, length / timeline.makespan * _AXIS_POINTS / (_LETTER_WIDTH * len(label)))
         if points >= _LEAST_LABEL_POINTS:
             panel.text(
                 begin + length / 2, row, label, ha="center", va="center", fontsize=points, color=_DARK_LABELS.get(task.kind, "white")

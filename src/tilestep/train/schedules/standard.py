@@ -32,7 +32,7 @@ _F, _B, _I, _W, _U = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIG
 
 _SIZES: Final = ": how many stages there are, or of each level in a list, such as [1, 2, 1]; Pipeline takes their functions"
 
-MOST_FORWARDS: Final = 250_000  # of a schedule, whose tasks are all listed: making one so large takes some 20 s
+MOST_FORWARDS: Final = 250_000  # a schedule lists all its tasks: making one so large takes some 20 s
 
 Stages = int | Sequence[int]
 Levels = tuple[tuple[int, ...], ...]
@@ -102,7 +102,7 @@ def interleaved(
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict and training:
-        levels_on: list[dict[int, None]] = [{} for _ in range(max(mapping) + 1)]  # of each device, in order
+        levels_on: list[dict[int, None]] = [{} for _ in range(max(mapping) + 1)]  # by device, in order
         for level, members in enumerate(levels):
             for stage in members:
                 levels_on[mapping[stage]][level] = None

@@ -23,7 +23,7 @@ class TaskOrder:
     _level_of: Mapping[int, int] = field(init=False, repr=False, compare=False)
     _needs: Dependencies = field(init=False, repr=False, compare=False)
     _ordered: tuple[Task, ...] = field(init=False, repr=False, compare=False)
-    _numbers: tuple[int, ...] = field(init=False, repr=False, compare=False)  # of the ordered tasks, as Dependencies has them
+    _task_numbers: tuple[int, ...] = field(init=False, repr=False, compare=False)  # as Dependencies has them
 
     def __post_init__(self) -> None:
         require_shape(self.levels, self.device_mapping, self.microbatches, self.weights, devices=len(self.tasks))
@@ -33,7 +33,7 @@ class TaskOrder:
         object.__setattr__(self, "_needs", Dependencies(self.levels, self.microbatches, self.tasks, serial=self.serial))
         ordered, numbers = self._needs.order()
         object.__setattr__(self, "_ordered", ordered)
-        object.__setattr__(self, "_numbers", numbers)
+        object.__setattr__(self, "_task_numbers", numbers)
 
     @property
     def stages(self) -> int:
@@ -81,7 +81,7 @@ class TaskOrder:
         cost_of, passing = functools.cache(costs.of), functools.cache(costs.passing)
         free = [0.0] * len(self.tasks)
         busy = [0.0] * len(self.tasks)
-        for task, number in zip(self._ordered, self._numbers, strict=True):
+        for task, number in zip(self._ordered, self._task_numbers, strict=True):
             device = self.device(task)
             start = free[device]
             for need in self._needs.needed(number):

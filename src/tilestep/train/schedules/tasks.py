@@ -22,8 +22,8 @@ class Kind(enum.StrEnum):
 
     FORWARD = "F"
     BACKWARD = "B"  # gradients of the inputs and of the weights
-    INPUT_GRADIENT = "I"  # of the inputs alone
-    WEIGHT_GRADIENT = "W"  # of the weights alone, after that of the inputs
+    INPUT_GRADIENT = "I"
+    WEIGHT_GRADIENT = "W"  # after that of the inputs
     UPDATE = "U"  # the optimiser
     STORE = "S"  # moves the values that backward needs to another memory
     LOAD = "L"  # moves them back

@@ -10,7 +10,7 @@ from tilestep.figures.reader import Report
 from tilestep.files import writable_directory, written_file
 from tilestep.recording.schema import TABLES
 
-SOURCE_TABLES = ("frames",)  # that name lines of the user's program
+SOURCE_TABLES = ("frames",)  # they name lines of the user's program
 
 
 def write_parquet(report: Report, directory: Path, *, source: bool) -> tuple[Path, ...]:

@@ -21,7 +21,7 @@ from tilestep.units import seconds_from_cycles
 
 Clock = Literal["emulated", "wall"]
 MOST_SLICES: Final = 2_000_000
-MOST_ROWS: Final = 256  # of one lane
+MOST_LANE_ROWS: Final = 256
 _NS: Final = 1e9
 
 
@@ -309,8 +309,8 @@ def _apart(name: str, slices: Iterable[Slice], *, nests: bool) -> list[list[Slic
     for each in sorted(slices, key=lambda each: (each.begin_ns, -each.end_ns)):
         row, ends = next((row for row in rows if _has_room(row[1], each, nests=nests)), (list[Slice](), list[int]()))
         if not row:
-            if len(rows) == MOST_ROWS:
-                raise RecordingError(f"more than {MOST_ROWS} things overlap in track '{name}': no viewer can show them")
+            if len(rows) == MOST_LANE_ROWS:
+                raise RecordingError(f"more than {MOST_LANE_ROWS} things overlap in track '{name}': no viewer can show them")
             rows.append((row, ends))
         row.append(each)
         if each.end_ns > each.begin_ns:

@@ -13,14 +13,14 @@ from tilestep.figures.reader import Report
 from tilestep.views.page.assets import script, style
 from tilestep.views.page.block import packed
 from tilestep.views.page.sections.comparison import comparison
-from tilestep.views.page.sections.execution.section import MOST_EVENTS, execution
+from tilestep.views.page.sections.execution.section import MOST_PAGE_EVENTS, execution
 from tilestep.views.page.sections.registry import ORIGINS, SECTIONS
 from tilestep.views.page.terms import TERMS
 
-MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold fewer events, and say so
-MOST_CALLS: Final = 100_000  # of a journal that is played again, so that no run lacks its events
+PAGE_BYTES: Final = 20_000_000  # at most; larger pages hold fewer events, and say so
+MOST_REPLAYED_CALLS: Final = 100_000  # a journal is played again, so that no run lacks its events
 _TRIES: Final = 2  # to make a page smaller; what is not made of events stays
-_LEAST_PART: Final = 0.01  # of the events that a page keeps in any case
+_LEAST_PART_OF_EVENTS: Final = 0.01  # a page keeps so many in any case
 _MARGIN: Final = 0.9  # because packed events are not all of a size
 
 
@@ -78,7 +78,7 @@ def _fitting(a: Report, b: Report | None, *, others: int) -> dict[str, str]:
 
 def in_full(report: Report) -> Report:
     """The recording with the events of all runs, worked out from its journal, if that takes a second at most; else as it is."""
-    short = 0 < report.tables.rows("calls") <= MOST_CALLS
+    short = 0 < report.tables.rows("calls") <= MOST_REPLAYED_CALLS
     if not short or "execution" not in report.parts or all(run.in_detail for run in report.execution.runs):
         return report
     try:
@@ -95,19 +95,19 @@ def _blocks(side: str, report: Report, full: Mapping[str, Report]) -> Iterator[t
 
 
 def _shorten(blocks: dict[str, str], full: Mapping[str, Report], others: int) -> None:
-    """Leaves events between the first and the last runs out of a page that would be larger than MOST_BYTES. View Execution says how many.
+    """Leaves events between the first and the last runs out of a page that would be larger than PAGE_BYTES. View Execution says how many.
 
     Args: full: recordings with all events, by the names of their blocks. others: bytes of the page beside blocks.
     """
     part = 1.0
     for _ in range(_TRIES):
-        excess = others + sum(map(len, blocks.values())) - MOST_BYTES
+        excess = others + sum(map(len, blocks.values())) - PAGE_BYTES
         held = sum(len(blocks[name]) for name in full if name in blocks)
         if excess <= 0 or not held:
             return
-        part *= max(_LEAST_PART, 1 - excess / held) * _MARGIN
+        part *= max(_LEAST_PART_OF_EVENTS, 1 - excess / held) * _MARGIN
         for name, report in full.items():
-            events = min(len(report.execution.events), MOST_EVENTS) if name in blocks else 0
+            events = min(len(report.execution.events), MOST_PAGE_EVENTS) if name in blocks else 0
             shorter = execution(report, most_events=max(1, int(events * part)))
             if shorter is not None:
                 blocks[name] = packed(shorter)

@@ -17,7 +17,7 @@ _EXPORT: Final = re.compile(r"^export (?:async )?(?:function\*?|const|class) ([\
 _STYLE: Final = re.compile(r'^@import "([./\w-]+)";$', re.M)
 _OTHER: Final = re.compile(r"^\s*(?:import\b|export\b).*$", re.M)
 
-SCRIPT: Final = "page.min.js"  # what a build makes of main.js and main.css
+SCRIPT: Final = "page.min.js"  # a build makes it of main.js and main.css
 STYLE: Final = "page.min.css"
 
 

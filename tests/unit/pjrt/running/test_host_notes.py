@@ -50,5 +50,5 @@ def test_other_bytes_have_another_number(place: int) -> None:
 
 
 def test_bytes_that_are_too_many_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_notes, "MOST_BYTES", 99)
+    monkeypatch.setattr(host_notes, "MOST_WHOLE_UPLOAD_BYTES", 99)
     assert [number(Contents(), np.zeros(100, np.uint8)) for _ in range(3)] == [0, 0, 0]

@@ -95,7 +95,7 @@ def test_a_page_that_would_be_too_large_leaves_events_out(monkeypatch: pytest.Mo
     report = report_of(two_stages(), runs=400)
     whole = page_html(report)
     shown = column(parts(whole)["data-a-execution"], "run")
-    monkeypatch.setattr("tilestep.views.page.document.MOST_BYTES", len(whole) - len(parts(whole)["data-a-execution"]) // 2)
+    monkeypatch.setattr("tilestep.views.page.document.PAGE_BYTES", len(whole) - len(parts(whole)["data-a-execution"]) // 2)
     shorter = page_html(report)
     left = column(parts(shorter)["data-a-execution"], "run")
     assert len(shorter) < len(whole)

@@ -146,7 +146,7 @@ def test_lines_come_after_their_callers_and_say_who_wrote_them() -> None:
 
 
 def test_programs_of_fewest_cycles_are_left_out_of_a_page_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(section, "MOST_NODES", 6)
+    monkeypatch.setattr(section, "MOST_PAGE_NODES", 6)
     small, large = program(step("s", "", 1), name="small"), two_stages()
     host = run_of(large)
     host.run(small)

@@ -113,7 +113,7 @@ def proposal_for(
             adding_cycles=sum(adding[first:after]),
             passing_cycles=passed,
             host_cycles=waits[number],
-            weights_bytes=_weights_bytes(graph, nodes[first:after]),
+            weights_bytes=_weights_bytes_read_by(graph, nodes[first:after]),
             passed_bytes=passing.bytes(after),
         )
         for number, (first, after) in enumerate(itertools.pairwise(cuts))
@@ -257,8 +257,7 @@ def _staged(nodes: Sequence[Node], costs: Sequence[OperatorCost]) -> tuple[Stage
     )
 
 
-def _weights_bytes(graph: SessionGraph, nodes: Sequence[Node]) -> int:
-    """Of the variables that they read."""
+def _weights_bytes_read_by(graph: SessionGraph, nodes: Sequence[Node]) -> int:
     read = {name for node in nodes for name in reads(node)}
     return sum(array.nbytes for name, array in graph.variables.items() if name in read)
 

@@ -77,7 +77,6 @@ class PlacedModel:
     """A model with the operators that a device runs.
 
     Attributes:
-        operators: in the graph's order.
         constant: variables that nothing changes.
         loss: the tensor that is differentiated; None in inference.
     """

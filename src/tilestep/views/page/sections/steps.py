@@ -26,7 +26,7 @@ from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, flop_roofs, roof_of
 from tilestep.views.page.sections.string_table import Lines, Texts
 
-MOST_NODES: Final = 100_000  # of all programs in a page
+MOST_PAGE_NODES: Final = 100_000
 ROOT, LOOP, BRANCH, ARM, SUPERSTEP, COLLECTIVE, HOST_CALL = range(7)
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -61,13 +61,13 @@ class TreeNode(NamedTuple):
     """A node of a tree, in the order of the tree; loops and arms have the nodes of their sequences below them."""
 
     program: int  # in the list of the block
-    depth: int  # of the root 0
+    depth: int  # the root's is 0
     kind: int
     name: int  # text
     scope: int  # text
     line: int  # -1: unknown
     leaf: int  # row of the leaves; -1: it is none
-    trips: int  # of a loop; UNKNOWN: they depend on data
+    trips: int  # 1 but for loops; UNKNOWN: they depend on data
     times: int  # executions in all runs; of a loop those of its body
     of_run: int  # executions in one run; 0: they depend on data, or it never runs
     assumed: int  # whether its trips, or the arm that is taken, are not counted
@@ -102,7 +102,7 @@ class StepLeaf(NamedTuple):
     codelet_bytes: int
     exchange_code_bytes: int
     vertex_state_bytes: int
-    size_bytes: int  # of a collective
+    size_bytes: int  # 0 but for collectives
     groups: int  # text
     to_host: int
     from_host: int
@@ -123,7 +123,7 @@ def steps(report: Report) -> PageBlock | None:
     programs = report.compilation.programs
     found = {program.row: maker.tree(place, program) for place, program in enumerate(programs) if program.has_tree}
     kept: set[int] = set()
-    room = MOST_NODES
+    room = MOST_PAGE_NODES
     for row in sorted(found, key=lambda row: -found[row].cycles):
         if len(found[row].nodes) <= room:
             kept.add(row)
@@ -146,7 +146,7 @@ def steps(report: Report) -> PageBlock | None:
                     "num_ipus": program.num_ipus,
                     "left_out": ""
                     if program.row in kept
-                    else f"The page holds {MOST_NODES:,} nodes, and those of programs that took longer fill it."
+                    else f"The page holds {MOST_PAGE_NODES:,} nodes, and those of programs that took longer fill it."
                     if program.has_tree
                     else "The recording has no tree of this program.",
                 }
@@ -160,11 +160,11 @@ def steps(report: Report) -> PageBlock | None:
 
 
 class _Tree(NamedTuple):
-    """Nodes and leaves of one program; rows of leaves count from 0."""
+    """Nodes and leaves of one program, and the cycles of all its runs; rows of leaves count from 0."""
 
     nodes: list[TreeNode]
     leaves: list[StepLeaf]
-    cycles: int  # of all runs
+    cycles: int
 
 
 class _RowMaker:
@@ -248,7 +248,7 @@ def _walked(program: CompiledProgram, counts: Mapping[Site, int]) -> Iterator[tu
     ahead: list[tuple[ProgramNode, int, int, int, int, bool]] = [(program.tree, ROOT, 0, program.runs, 1, False)]
     while ahead:
         node, kind, depth, times, of_run, assumed = ahead.pop()
-        if isinstance(node, ProgramSequence) and kind not in (ROOT, ARM):  # of a loop's body, or of a sequence
+        if isinstance(node, ProgramSequence) and kind not in (ROOT, ARM):  # the body of a loop, or a sequence in one
             ahead += [(child, _kind(child), depth, times, of_run, False) for child in reversed(node.nodes)]
             continue
         children = list(zip(below(node, times, counts), below(node, of_run, {}), strict=True)) if node.children else []

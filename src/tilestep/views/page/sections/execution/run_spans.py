@@ -27,7 +27,7 @@ from tilestep.sim.cycles.body import BodyCost
 from tilestep.views.page.sections.execution.rows import Numbers, Rows
 
 MOST_LAYOUTS: Final = 1_000
-MOST_SPANS: Final = 200_000  # of all layouts together
+MOST_SPANS: Final = 200_000  # all layouts together
 MOST_UNROLLED: Final = 10_000  # executions of leaves in one run that stand one by one; of more, those of a leaf stand together
 _NEVER: Final = np.iinfo(np.int64).max
 _COLLECTIVE, _HOST_CALL = EVENT_KINDS.index("collective"), EVENT_KINDS.index("host-call")
@@ -207,11 +207,11 @@ class _Pieces:
 
 
 class _OnIpu(NamedTuple):
-    """A run on one IPU."""
+    """A run on the IPU at `position` of the run's `ipus`, which are in the order in which they take part."""
 
     run: int
-    position: int  # of the IPU among those of the run
-    ipus: tuple[int, ...]  # of the run, in the order in which they take part
+    position: int
+    ipus: tuple[int, ...]
     events: tuple[int, ...]  # rows of table events, in order of time
 
 

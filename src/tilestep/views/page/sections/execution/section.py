@@ -18,7 +18,7 @@ from tilestep.views.page.sections.execution.run_spans import MOST_UNROLLED, Insi
 from tilestep.views.page.sections.execution.waits import waits
 from tilestep.views.page.sections.host_lines import lines_of_runs
 
-MOST_EVENTS: Final = 2_000_000  # of a page
+MOST_PAGE_EVENTS: Final = 2_000_000
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "execution.cycle": "Cycles of emulated time since the recording began.",
@@ -41,7 +41,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def execution(report: Report, *, most_events: int = MOST_EVENTS) -> PageBlock | None:
+def execution(report: Report, *, most_events: int = MOST_PAGE_EVENTS) -> PageBlock | None:
     """The block `execution`; None if nothing ran.
 
     Its columns are in the page's order of events: by lane, then by time. `gap` is a start less the end before it in the lane, and `cycles`

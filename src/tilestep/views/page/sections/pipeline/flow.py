@@ -11,7 +11,7 @@ from tilestep.recording.schema import CALLS
 from tilestep.sim.calls import Copy, Dispatch
 from tilestep.views.page.sections.pipeline.tasks import DoneTask
 
-MOST_CALLS: Final = 300_000  # that a page reads for it
+MOST_READ_CALLS: Final = 300_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ def flows_of(report: Report, wanted: Collection[int]) -> Mapping[int, RunFlow] |
     """
     tables = report.tables
     dispatches = int((tables.column("calls", "call") == CALLS.index("dispatch")).sum())
-    if not has_history(tables) or tables.rows("calls") > MOST_CALLS or dispatches != tables.rows("runs"):
+    if not has_history(tables) or tables.rows("calls") > MOST_READ_CALLS or dispatches != tables.rows("runs"):
         return None
     programs = {program.key: program for program in report.compilation.programs}
     made_by: dict[int, int] = {}

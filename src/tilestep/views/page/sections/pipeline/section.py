@@ -49,7 +49,7 @@ def pipeline(report: Report) -> PageBlock | None:
     flows = flows_of(report, {run for task in tasks for run in task.runs})
     devices = _devices(tasks)
     kinds = list(dict.fromkeys(task.kind for task in tasks))
-    rows: dict[str, list[tuple[int, ...]]] = {name: [] for name in _COLUMNS}
+    rows: dict[str, list[tuple[int, ...]]] = {name: [] for name in _COLUMNS_OF_KIND}
     texts: dict[str, int] = {}
     documents = [_update(report, updates, update, flows, devices, kinds, rows, texts) for update in updates.shown]
     return PageBlock(
@@ -65,11 +65,11 @@ def pipeline(report: Report) -> PageBlock | None:
             "updates": documents,
             "stages": _stages(report, updates, tasks, flows),
         },
-        columns={f"{of}_{name}": column for of, names in _COLUMNS.items() for name, column in columns_of(names, rows[of]).items()},
+        columns={f"{of}_{name}": column for of, names in _COLUMNS_OF_KIND.items() for name, column in columns_of(names, rows[of]).items()},
     )
 
 
-_COLUMNS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(  # of rows of each kind
+_COLUMNS_OF_KIND: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "task": ("stage", "kind", "microbatch", "device", "both", "run", "slot", "slots", "cycles", "begin", "end"),
         "piece": ("device", "task", "group", "begin", "end"),

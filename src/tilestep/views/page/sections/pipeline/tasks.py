@@ -29,8 +29,8 @@ LETTERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 OF_PARAMETERS: Final = ("P", "Q")  # letters of tasks for all microbatches that come several times
 OWN: Final = ("compute", "exchange", "sync", "collective", "host-call")  # kinds of events that are a task's own work
-MOST_UPDATES: Final = 16  # of a page
-MOST_TASKS: Final = 40_000  # of a page
+MOST_PAGE_UPDATES: Final = 16
+MOST_PAGE_TASKS: Final = 40_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +242,9 @@ def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds
 
 def _chosen(whole: NDArray[np.bool_], sizes: Numbers) -> list[int]:
     """Those that a page shows: the last ones in detail, the first and the last; fewer if they have very many tasks."""
-    wanted = [*np.flatnonzero(whole)[: -MOST_UPDATES + 1 : -1].tolist(), len(sizes) - 1, 0]
+    wanted = [*np.flatnonzero(whole)[: -MOST_PAGE_UPDATES + 1 : -1].tolist(), len(sizes) - 1, 0]
     chosen: list[int] = []
-    left = MOST_TASKS
+    left = MOST_PAGE_TASKS
     for number in dict.fromkeys(wanted):
         if sizes[number] <= left:
             chosen.append(number)
