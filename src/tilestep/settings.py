@@ -235,10 +235,10 @@ def changes_since(stated: Mapping[str, object], environ: Mapping[str, str] | Non
     Args: stated: of `stated_settings`. environ: environment variables; None: the process's own.
     """
     pairs = [(name, now, stated[name]) for name, now in stated_settings(environ).items() if now != stated[name]]
-    return ", ".join(f"{name} is {_told(now)} and was {_told(before)}" for name, now, before in pairs)
+    return ", ".join(f"{name} is {_value_text(now)} and was {_value_text(before)}" for name, now, before in pairs)
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     return "unset" if value in ("", None) else shown(value)
 
 

@@ -15,7 +15,7 @@ from tilestep.advice.finding import Line
 from tilestep.advice.user_code.lines import HostLines, host_lines, line_of_call, most
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
-from tilestep.recording.edits.script import Change, Script, made
+from tilestep.recording.edits.script import Change, Script, values_made_by
 from tilestep.recording.history import History
 from tilestep.recording.replay import play, replay
 from tilestep.recording.sources import Source
@@ -109,8 +109,8 @@ class Played:
 
     def _place_before(self, call: Call, guess: int, before: Sequence[int]) -> int:
         """Which of the calls before an edit gave what a call gives with it, the nearest to a guess; the guess if none did."""
-        results = tuple(made(call))
-        same = [number for number, at in enumerate(before) if tuple(made(self.script.calls[at])) == results]
+        results = tuple(values_made_by(call))
+        same = [number for number, at in enumerate(before) if tuple(values_made_by(self.script.calls[at])) == results]
         return min(same or [guess], key=lambda number: abs(number - guess))
 
 
@@ -344,11 +344,11 @@ class Evidence:
             if isinstance(call, Dispatch):
                 row = call.arguments[0] if call.arguments else ()
                 found[call.key] += [Handed(makers[value], index, value) for index, value in enumerate(row) if value in makers]
-                makers.update(dict.fromkeys(made(call), call.key))
+                makers.update(dict.fromkeys(values_made_by(call), call.key))
             elif isinstance(call, Copy) and call.source in makers:
                 makers[call.target] = makers[call.source]
             elif isinstance(call, Copy | Put):  # the number is given again
-                for value in made(call):
+                for value in values_made_by(call):
                     makers.pop(value, None)
         return {**found}
 

@@ -16,7 +16,7 @@ from tilestep.recording.capture import event_columns, lane_row
 from tilestep.recording.history import History
 from tilestep.recording.schema import TABLES
 from tilestep.recording.tables import Replaced, Tables
-from tilestep.sim import calls as made
+from tilestep.sim import calls as kinds
 from tilestep.sim.call_log import MAX_PARTS
 from tilestep.sim.calls import Call, Moment
 from tilestep.sim.system import System
@@ -65,7 +65,7 @@ def replay_of_file(
 ) -> System:
     """The same for a history that may come from anybody. Transfers over host links are events of their own.
 
-    Raises: RecordingError if a call cannot be made.
+    Raises: RecordingError if a call cannot be kinds.
     """
     try:
         system = replay(history, machine=machine, programs=programs, calls=calls, record=record, links=record)
@@ -78,24 +78,24 @@ def replay_of_file(
 def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program]) -> None:
     """Makes calls on a system.
 
-    Raises: ValueError if one cannot be made.
+    Raises: ValueError if one cannot be kinds.
     """
     moments: dict[int, Moment] = {}
     parts = 0
     for call in calls:
         match call:
-            case made.Forget(value):  # first, because there are as many as values
+            case kinds.Forget(value):  # first, because there are as many as values
                 system.forget(value)
-            case made.Put(value, ipu, size_bytes, on_host, since, contents):
+            case kinds.Put(value, ipu, size_bytes, on_host, since, contents):
                 moment = moments[since] if isinstance(since, int) else since
                 system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment, contents=contents)
-            case made.Copy(source, target, ipu, on_host, group):
+            case kinds.Copy(source, target, ipu, on_host, group):
                 system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
-            case made.Wait(value, line):
+            case kinds.Wait(value, line):
                 system.wait(value, line)
-            case made.Read(value, line):
+            case kinds.Read(value, line):
                 system.read(value, line)
-            case made.Dispatch():
+            case kinds.Dispatch():
                 program = programs.get(call.key)
                 if program is None:
                     raise ValueError(f"a call dispatches program {call.key}, which is not there")
@@ -103,9 +103,9 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 if parts > MAX_PARTS:
                     raise ValueError(f"the calls dispatch more than {MAX_PARTS:,} parts of programs, which is more than a log keeps")
                 system.dispatch(program, call)
-            case made.Accumulated(batch, steps):
+            case kinds.Accumulated(batch, steps):
                 system.accumulated(batch, steps)
-            case made.MomentCall(number):
+            case kinds.MomentCall(number):
                 moments[number] = system.moment()
 
 

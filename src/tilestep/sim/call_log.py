@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Final, Generic, TypeVar, final
 
 from tilestep.hints import EffectiveBatch
-from tilestep.sim import calls as made
+from tilestep.sim import calls as kinds
 from tilestep.sim.calls import BEGIN, CALL_KINDS, EARLIER, NONE, Call, CallNames, Calls, Dispatch, HostLine, LogPosition, Moment
 
 MAX_NUMBERS: Final = 8_000_000  # a million calls, 64 MB
@@ -94,7 +94,7 @@ class CallLog:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if isinstance(call, list):
-                latest, times, kind, note = self._latest, len(call), _NUMBERS[made.Forget], 0
+                latest, times, kind, note = self._latest, len(call), _NUMBERS[kinds.Forget], 0
                 numbers: Sequence[int] = [value - latest for value in call]
             else:
                 times, kind = 1, _NUMBERS[type(call)]
@@ -112,21 +112,21 @@ class CallLog:
         """The numbers of a call, and its note."""
         latest = self._latest
         match call:
-            case made.Put(value, ipu, size_bytes, on_host, since, contents):
+            case kinds.Put(value, ipu, size_bytes, on_host, since, contents):
                 self._latest = value
                 return (value - latest, ipu, size_bytes, on_host, self._begin(since)), contents
-            case made.Copy(source, target, ipu, on_host, group):
+            case kinds.Copy(source, target, ipu, on_host, group):
                 self._latest = max(latest, target)
                 return (source - latest, target - latest, ipu, on_host, *self._group(group)), 0
-            case made.Wait(value, line) | made.Read(value, line):
+            case kinds.Wait(value, line) | kinds.Read(value, line):
                 return (value - latest,), self._line(line)
-            case made.Forget(value):
+            case kinds.Forget(value):
                 return (value - latest,), 0
             case Dispatch():
                 return self._dispatch(call), self._line(call.line)
-            case made.Accumulated(batch, steps):
+            case kinds.Accumulated(batch, steps):
                 return (self._batches.number(batch), steps), 0
-            case made.MomentCall(number):
+            case kinds.MomentCall(number):
                 return (number,), 0
 
     def _dispatch(self, call: Dispatch) -> Sequence[int]:

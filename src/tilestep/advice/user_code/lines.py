@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tilestep.advice.finding import Line
 from tilestep.plan.frames import user_frame, user_frames
 from tilestep.plan.steps import Program, leaves
-from tilestep.recording.edits.script import made
+from tilestep.recording.edits.script import values_made_by
 from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
 
 
@@ -91,7 +91,7 @@ def host_lines(calls: Sequence[Call]) -> HostLines:
             case Dispatch():
                 pauses.update(since)
                 since.clear()
-                makers.update(dict.fromkeys(made(call), call.key))
+                makers.update(dict.fromkeys(values_made_by(call), call.key))
                 if line := _host_line(call):
                     runs.setdefault(call.key, Counter())[line] += 1
             case Read() | Wait():
@@ -100,7 +100,7 @@ def host_lines(calls: Sequence[Call]) -> HostLines:
                     if isinstance(call, Read) and call.value in makers:
                         reads.setdefault(makers[call.value], Counter())[line] += 1
             case _:
-                for value in made(call):  # its number is given again
+                for value in values_made_by(call):  # its number is given again
                     makers.pop(value, None)
                 if isinstance(call, Put) and call.contents:
                     contents[call.value] = call.contents

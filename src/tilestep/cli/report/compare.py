@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
-from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import add_path, exit_status, line_text, print_json, print_line, print_rows
 from tilestep.cli.usage import tell
 from tilestep.figures.comparison import Change, Comparison, ProgramChange, compare
 from tilestep.figures.quantities import count_text, time_text
@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout. Returns 1 if B is slower than --fail-above allows, 2 after a message to stderr if a recording cannot be read."""
-    return told(_COMMAND, lambda: _compare(args))
+    return exit_status(_COMMAND, lambda: _compare(args))
 
 
 def _percent(text: str) -> float:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.cli.report.opening import WRONG, add_path, print_line, told
+from tilestep.cli.report.opening import WRONG, add_path, exit_status, print_line
 from tilestep.cli.usage import given_path, tell
 from tilestep.errors import UnsupportedError
 from tilestep.figures.reader import Report, open_report
@@ -44,7 +44,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes files and prints their names. Returns 2 after a message to stderr if something is wrong."""
-    return told(_COMMAND, lambda: _export(args))
+    return exit_status(_COMMAND, lambda: _export(args))
 
 
 def _export(args: argparse.Namespace) -> int:

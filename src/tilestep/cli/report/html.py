@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.cli.report.opening import WRONG, add_path, opened, print_line, told
+from tilestep.cli.report.opening import WRONG, add_path, exit_status, opened, print_line
 from tilestep.cli.usage import given_path, tell
 from tilestep.figures.file_names import PAGE_FILE
 from tilestep.files import write_file
@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the file and prints its name. Returns 2 after a message to stderr if a recording cannot be read or the file written."""
-    return told(_COMMAND, lambda: _write(args))
+    return exit_status(_COMMAND, lambda: _write(args))
 
 
 def _write(args: argparse.Namespace) -> int:

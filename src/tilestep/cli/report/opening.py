@@ -25,7 +25,7 @@ def add_path(parser: argparse.ArgumentParser, name: str = "path") -> None:
     )
 
 
-def told(command: str, act: Callable[[], int]) -> int:
+def exit_status(command: str, act: Callable[[], int]) -> int:
     """Does something with recordings; what is wrong with one goes to stderr, and its exit status is 2."""
     try:
         return act()

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilestep.cli.report.opening import add_path, opened, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import add_path, exit_status, opened, print_json, print_line, print_rows
 from tilestep.figures.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.runs import Run
@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout; returns 2 after a message to stderr if there is no such recording, or it is damaged."""
-    return told(_COMMAND, lambda: _show(opened(_COMMAND, args.path), as_json=args.json))
+    return exit_status(_COMMAND, lambda: _show(opened(_COMMAND, args.path), as_json=args.json))
 
 
 def _show(report: Report, *, as_json: bool) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from tilestep.advice.what_if.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.advice.what_if.knobs import FAMILY, KNOBS, setting_of
 from tilestep.advice.what_if.outcome import outcome
-from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import WRONG, add_path, exit_status, print_json, print_line, print_rows
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
 from tilestep.figures.quantities import time_text
@@ -49,7 +49,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout. Returns 2 after a message to stderr if the recording cannot be played, or a setting is wrong."""
-    return told(_COMMAND, lambda: _what_if(args))
+    return exit_status(_COMMAND, lambda: _what_if(args))
 
 
 def _what_if(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.figures import SessionFigures
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program.program import SessionCarry, key_of
-from tilestep.popart.session.proposals.session_registry import RegisteredSession, made
+from tilestep.popart.session.proposals.session_registry import RegisteredSession, announce_made
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import Synthetic, require_streams
 from tilestep.popart.session.weights import HostWeights, SavedModel
@@ -86,7 +86,7 @@ class Prepared:
             optimizer=optimizer,
         )
         require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
-        made(
+        announce_made(
             RegisteredSession(
                 name=plain(name),
                 graph=self._plan.graph,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program, Result
-from tilestep.recording.edits.script import Change, ImpossibleEditError, Script, made, unused_number, used, using
+from tilestep.recording.edits.script import Change, ImpossibleEditError, Script, unused_number, used, using, values_made_by
 from tilestep.sim.calls import Call, Dispatch, Forget, Put
 
 
@@ -94,7 +94,7 @@ def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int], *, more
     forgotten: set[int] = set()  # by calls that come later
     is_last = True
     for call in reversed(calls):
-        later.difference_update(made(call))
+        later.difference_update(values_made_by(call))
         if isinstance(call, Forget):
             forgotten.add(call.value)
         if isinstance(call, Dispatch) and call.key == key:
@@ -103,7 +103,7 @@ def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int], *, more
                 if more_follow and not is_last:
                     refused |= {index for index in wanted if row[index] not in forgotten}
             is_last = False
-        forgotten.difference_update(made(call))
+        forgotten.difference_update(values_made_by(call))
         later.update(used(call))
     return tuple(index for index in arguments if index not in refused)
 

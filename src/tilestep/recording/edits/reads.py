@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilestep.plan.steps import Program
-from tilestep.recording.edits.script import Change, Script, made, with_changed
+from tilestep.recording.edits.script import Change, Script, values_made_by, with_changed
 from tilestep.sim.calls import Call, Dispatch, Forget, HostLine, Read, Wait
 
 
@@ -27,7 +27,7 @@ def read_at_the_end(script: Script, *, keeping: Collection[HostLine] = ()) -> Sc
             case Forget() if call.value in waiting:
                 later.append(call)
             case _:
-                if not waiting.isdisjoint(made(call)):  # its number is given again
+                if not waiting.isdisjoint(values_made_by(call)):  # its number is given again
                     calls, later, waiting = [*calls, *later], [], set()
                 calls.append(call)
     return replace(script, calls=(*calls, *later, *script.calls[ends + 1 :]))
@@ -112,7 +112,7 @@ def asked_of(script: Script, key: int, results: Collection[int] | None = None) -
                 run += 1
                 makers.update((row[index], (run, size)) for row in call.results for index, size in sizes)
             case _:
-                for value in made(call):  # its number is given again
+                for value in values_made_by(call):  # its number is given again
                     makers.pop(value, None)
 
 
@@ -148,7 +148,7 @@ def _state_reads(script: Script) -> Iterator[_StateRead]:
             case Read() if call.value in sizes:
                 yield _StateRead(position, turn, call.value, sizes[call.value])
             case _:
-                for value in made(call):  # its number is given again
+                for value in values_made_by(call):  # its number is given again
                     sizes.pop(value, None)
         if isinstance(call, Dispatch):
             turn += 1

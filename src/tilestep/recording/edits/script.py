@@ -60,7 +60,7 @@ def used(call: Call) -> Iterator[int]:
             return
 
 
-def made(call: Call) -> Iterator[int]:
+def values_made_by(call: Call) -> Iterator[int]:
     """The values that a call makes."""
     match call:
         case Dispatch():
@@ -92,7 +92,7 @@ def without_forgets(calls: Sequence[Call], before: Snapshot) -> Sequence[Call]:
 
     Args: before: the state before the first call.
     """
-    numbers = [value for call in calls for value in made(call)]
+    numbers = [value for call in calls for value in values_made_by(call)]
     if len({*numbers, *(value.number for value in before.values)}) < len(numbers) + len(before.values):
         return calls
     return [call for call in calls if not isinstance(call, Forget)]
@@ -102,7 +102,7 @@ def unused_number(calls: Sequence[Call]) -> int:
     """A number such that neither it nor a smaller one is a value of any call."""
     least = 0
     for call in calls:
-        for value in made(call):
+        for value in values_made_by(call):
             least = min(least, value)
         for value in (call.value,) if isinstance(call, Forget) else used(call):
             least = min(least, value)

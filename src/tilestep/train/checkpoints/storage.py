@@ -106,7 +106,7 @@ class Storage:
                 f"feeds need {len(described):,} B of metadata, and {_MOST_METADATA_BYTES:,} B are read again: keep large states of "
                 "feeds in arrays, or fewer arrays"
             )
-        with _told(f"the checkpoint of step {metadata.step:,} in {self.directory} was not saved"):
+        with _refusing(f"the checkpoint of step {metadata.step:,} in {self.directory} was not saved"):
             part.mkdir(parents=True, exist_ok=True)
             for folder in sorted(part.iterdir()):
                 # What a process that was killed has left; and steps from this one on, which other processes ended without.
@@ -120,7 +120,7 @@ class Storage:
                 for folder in part.glob(f"{place.name}.orbax-checkpoint-tmp*"):  # a full disk would stay full
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-        with _told(f"the checkpoint of step {metadata.step:,} in {self.directory} was saved, and an older one could not be removed"):
+        with _refusing(f"the checkpoint of step {metadata.step:,} in {self.directory} was saved, and an older one could not be removed"):
             own = sorted(int(folder.name) for folder in part.iterdir() if _STEP.fullmatch(folder.name))
             for step in own[: -self._keep] if self._keep else ():
                 _drop(self.folder(self._process, step))
@@ -158,7 +158,7 @@ class Storage:
     def metadata(self, step: int, process: int) -> Metadata:
         """What a process has saved at a step. Raises: CheckpointError if that is damaged."""
         where = self.folder(process, step)
-        with _told(f"{where} cannot be read"):
+        with _refusing(f"{where} cannot be read"):
             require_no_link(where.parent, where, where / _METADATA)
             value = json.loads(read_file(where / _METADATA, most_bytes=_MOST_METADATA_BYTES))
         metadata = read(value, str(where))
@@ -171,7 +171,7 @@ class Storage:
     def array(self, metadata: Metadata, array: Stored, name: str) -> NDArray[Any]:
         """An array of a part, as its digest wants it. Raises: CheckpointError, which names what is damaged. Args: name: of it there."""
         where = self.folder(metadata.process, metadata.step)
-        with _told(f"{where} is damaged: {name} cannot be read"):
+        with _refusing(f"{where} is damaged: {name} cannot be read"):
             value = _read(where / array.name, array)
         if value is None or digest(value) != array.sha256:
             raise CheckpointError(
@@ -195,7 +195,7 @@ def _drop(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _refusing(what: str) -> Iterator[None]:
     """Orbax and NumPy raise errors of many types for damaged files and full disks: each becomes one that names the folder."""
     try:
         yield

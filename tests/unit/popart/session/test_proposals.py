@@ -14,7 +14,7 @@ from tilestep.popart.builder.loading import read_model
 from tilestep.popart.session.emulation.costs import wanted_gradients
 from tilestep.popart.session.model.analysis import analyse
 from tilestep.popart.session.model.graph import SessionGraph, session_graph
-from tilestep.popart.session.proposals.session_registry import RegisteredSession, made, proposals, seen_sessions
+from tilestep.popart.session.proposals.session_registry import RegisteredSession, announce_made, proposals, seen_sessions
 
 TILES = 64
 WIDTHS = (64, 256, 256, 256, 32)
@@ -179,7 +179,7 @@ def test_sessions_are_seen_in_a_block_and_get_proposals() -> None:
     with seen_sessions() as seen:
         popart.TrainingSession(proto, anchors, loss, popart.SGD({}), ipu_model(4, 2), name="first")
         popart.InferenceSession(proto, anchors, cpu(), name="second")
-    made(RegisteredSession(name="later", graph=graph_of(builder), loss=None, differentiable=frozenset(), device=cpu()))
+    announce_made(RegisteredSession(name="later", graph=graph_of(builder), loss=None, differentiable=frozenset(), device=cpu()))
     told = proposals(seen, 2)
     assert [each.name for each in told] == ["first", "second"]
     assert told[0].proposal is not None

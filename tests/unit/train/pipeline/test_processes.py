@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilestep.train.pipeline.run.processes import told
+from tilestep.train.pipeline.run.processes import error_line
 
 TRACEBACK = 'INTERNAL: CpuCallback error: Traceback (most recent call last):\n  File "a.py", line 3, in look\nValueError: this one'
 
@@ -17,14 +17,14 @@ TRACEBACK = 'INTERNAL: CpuCallback error: Traceback (most recent call last):\n  
     ],
 )
 def test_a_failure_is_told_in_one_line(error: Exception, line: str) -> None:
-    assert told(error) == line
+    assert error_line(error) == line
 
 
 def test_notes_say_where_it_was_raised() -> None:
     error = RuntimeError(TRACEBACK)
     error.add_note("raised by stage 1 of the pipeline, forward of microbatch 3")
     error.add_note("-----\nJAX has removed its internal frames from the traceback")
-    assert told(error) == (
+    assert error_line(error) == (
         "RuntimeError: ValueError: this one; raised by stage 1 of the pipeline, forward of microbatch 3 (all 3 lines are in the exception "
         "that it has raised)"
     )

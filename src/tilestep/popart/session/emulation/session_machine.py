@@ -125,7 +125,7 @@ class Emulation:
         """The page of the report, once it is written."""
         return self._notes.page
 
-    def told(self) -> str:
+    def final_summary(self) -> str:
         """The figures of the whole session, or what its program lacks that does not fit; '' if it was not prepared."""
         if self._unfit_facts and not self._notes.calls:
             return f"tilestep: does not fit: {self._unfit_facts}"
@@ -236,8 +236,8 @@ def watched_sessions() -> AbstractContextManager[list[Emulation]]:
 
 def summary(sessions: list[Emulation]) -> str:
     """The figures of whole sessions as text, each under its name and its machine. One without a program is left out; '' if all are."""
-    told = [(session, session.told()) for session in sessions]
-    return "\n\n".join(f"session '{session.name}' on {session.machine.name}\n{text}" for session, text in told if text)
+    summaries = [(session, session.final_summary()) for session in sessions]
+    return "\n\n".join(f"session '{session.name}' on {session.machine.name}\n{text}" for session, text in summaries if text)
 
 
 @functools.cache

@@ -35,7 +35,7 @@ class RegisteredSession:
 
 
 _sessions: Final[Announced[RegisteredSession]] = Announced()
-made: Final = _sessions.announce  # says that a session has been made
+announce_made: Final = _sessions.announce
 
 
 def seen_sessions() -> AbstractContextManager[list[RegisteredSession]]:

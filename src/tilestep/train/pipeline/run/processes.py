@@ -32,7 +32,7 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 _ECHO: Final = "Error while transferring"  # as XLA begins what it says of an array that came from a process that had failed
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """What other processes are told of an exception: one line, with the notes that say where it was raised.
 
     Of a text with a traceback the last line says what happened, of another one the first line.
@@ -182,7 +182,7 @@ class Processes:
         """Raises: ProcessFailedError if another process was the first to fail."""
         if any(_ECHO in str(part) for part in (error, *getattr(error, "__notes__", ()))):
             order = _ECHO_ORDER
-        text = told(error)
+        text = error_line(error)
         flush, self._flush = self._flush, None
         if flush is not None:
             rendezvous, transfers = self._links()

@@ -58,7 +58,7 @@ class TaskOrder:
         ]
         frees = lasts([task for phase in phases for task in phase])
         return cls(
-            phases=tuple(tuple(PreparedTask(task, _told(task), task in frees) for task in phase) for phase in phases),
+            phases=tuple(tuple(PreparedTask(task, _hint_of(task), task in frees) for task in phase) for phase in phases),
             early=(*needs[1:], 0),
         )
 
@@ -67,7 +67,7 @@ class TaskOrder:
         return replace(self, early=(0,) * len(self.phases))
 
 
-def _told(task: Task) -> tuple[int, str, int]:
+def _hint_of(task: Task) -> tuple[int, str, int]:
     """The arguments of `pipeline_task`."""
     stage, kind, number = task
     return stage, kind.meaning, -1 if number is None or kind in OF_PARAMETERS else number
