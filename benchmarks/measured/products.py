@@ -21,7 +21,8 @@ from benchmarks.measured.answer import (
 )
 from benchmarks.measured.predict import predict
 from benchmarks.measured.rows import Row
-from tilestep.cost.products.amp import amp_1x1, matrix_unit
+from tilestep.cost.products.amp import amp_1x1
+from tilestep.cost.products.matrix_unit import matrix_unit
 from tilestep.machine import load_machine
 from tilestep.units import ceil_div
 

@@ -27,5 +27,5 @@ def collective_compute_cycles(kind: str, size_bytes: int, dtype: str, group_size
         return Cycles(0)
     elements = ceil_div(ceil_div(size_bytes * 8, max(1, DTYPE_BITS[dtype])), group_size)
     part = ArrayShape(dtype, (elements,))
-    one = elementwise_fusion([("add", dtype)], size=elements, inputs=(part, part), outputs=(part,), moved_bytes=0, ipu=ipu)
+    one = elementwise_fusion([("add", dtype)], size=elements, inputs=(part, part), outputs=(part,), ipu=ipu)
     return Cycles((group_size - 1) * one.compute_cycles)

@@ -1,5 +1,7 @@
 """The price of an operation that has no estimator: stated, listed, and never zero."""
 
+from dataclasses import replace
+
 from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.step import StepCost, step_cost
@@ -21,12 +23,12 @@ def fallback(work: Work, ipu: IpuSpec) -> StepCost:
     arrays = (*work.operands, *work.results)
     received = share(sum(array.size_bytes for array in arrays), ipu)
     largest = max((array.size for array in arrays), default=0)
-    return step_cost(
+    cost = step_cost(
         ipu,
         family="fallback",
         compute_cycles=worker_cycles(ceil_div(share(largest, ipu), ipu.tile.worker_contexts), ipu),
         exchange_bytes=received,
         temporary_tile_bytes=received,
         assumptions=(f"'{work.opcode}' has no estimator: all its bytes change tiles, one bundle per element",),
-        fallback=True,
     )
+    return replace(cost, fallback=True)

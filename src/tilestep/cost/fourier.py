@@ -6,7 +6,7 @@ from math import prod
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import F64_EMULATION, dtype_assumptions
 from tilestep.cost.elementwise.expression import worker_cycles
-from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.cost.step import StepCost, Supersteps, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -53,8 +53,7 @@ def _fft(transforms: int, length: int, dtype: str, is_real: bool, ipu: IpuSpec) 
                 compute_cycles=(1 + exchanges // 2) * worker_cycles(0, ipu)
                 + ipu.tile.worker_contexts * own_butterflies * _BUTTERFLY_BUNDLES * emulation,
                 exchange_bytes=exchanges * part_bytes,
-                supersteps=1 + exchanges,
-                syncs=exchanges,
+                supersteps=Supersteps(count=1 + exchanges, syncs=exchanges),
                 temporary_tile_bytes=part_bytes,
                 flops=transforms * butterflies * _BUTTERFLY_FLOPS,
                 assumptions=(_ASSUMED, *dtype_assumptions(dtype)),

@@ -18,7 +18,7 @@ from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDL
 from tilestep.cost.exchange import share
 from tilestep.cost.reductions.reducer import applied
 from tilestep.cost.splits import ceil_divide, cuts, integers
-from tilestep.cost.step import Held, StepCost, nothing, step_cost, together
+from tilestep.cost.step import Held, StepCost, Supersteps, nothing, step_cost, together
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -164,8 +164,7 @@ def _look_ups(
         family="gather" if function is None else "scatter",
         compute_cycles=int(compute[i]),
         exchange_bytes=int(sent[i]),
-        supersteps=int(supersteps[i]),
-        syncs=int(supersteps[i]),
+        supersteps=Supersteps(count=int(supersteps[i]), syncs=int(supersteps[i])),
         temporary_tile_bytes=min(int(sent[i]), bound),
         flops=look_ups * columns * apply.flops if function else 0,
         assumptions=(_PESSIMISTIC, *(apply.assumptions if function else ())),

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tilestep.cost.dtypes import ARITHMETIC, dtype_assumptions
 from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.fallback import fallback
-from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.cost.step import StepCost, Supersteps, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -125,8 +126,7 @@ def tridiagonal(work: Work, ipu: IpuSpec) -> StepCost:
         family=FAMILY,
         compute_cycles=rounds * worker_cycles(2 * divide * ceil_div(own, workers), ipu),
         exchange_bytes=rounds * 2 * own * row_bytes,
-        supersteps=rounds,
-        syncs=rounds,
+        supersteps=Supersteps(count=rounds, syncs=rounds),
         temporary_tile_bytes=2 * own * row_bytes,
         flops=8 * right.size * rounds,
         assumptions=assumptions,
@@ -141,24 +141,31 @@ def _priced(work: Work, routine: Routine, ipu: IpuSpec) -> StepCost:
     rows, width = matrix.dims[-2:]
     matrices = prod(matrix.dims[:-2])
     columns = ceil_div(result.size, matrices * rows)
-    return _factored(matrices, rows, width, columns, matrix.dtype, routine, ipu)
+    return _factored(_Matrices(matrices, rows, width, columns, matrix.dtype), routine, ipu)
+
+
+class _Matrices(NamedTuple):
+    """So many matrices, and columns that are solved for with each of them."""
+
+    count: int
+    rows: int
+    width: int
+    columns: int
+    dtype: str
 
 
 @lru_cache(maxsize=1024)
-def _factored(matrices: int, rows: int, width: int, columns: int, dtype: str, routine: Routine, ipu: IpuSpec) -> StepCost:
+def _factored(matrices: _Matrices, routine: Routine, ipu: IpuSpec) -> StepCost:
     """The cheapest number of tiles per matrix, a power of two, and width of panel, of those that are tried."""
     panels = _PANELS if routine.blocked else (1,)
     counts = [1 << power for power in range(ipu.num_tiles.bit_length())]
-    found = [
-        _factored_by(matrices, rows, width, columns, dtype, routine, ipu, panel=panel, tiles=tiles) for panel in panels for tiles in counts
-    ]
+    found = [_factored_by(matrices, routine, ipu, panel=panel, tiles=tiles) for panel in panels for tiles in counts]
     return min(found, key=lambda cost: cost.cycles)
 
 
-def _factored_by(
-    matrices: int, rows: int, width: int, columns: int, dtype: str, routine: Routine, ipu: IpuSpec, *, panel: int, tiles: int
-) -> StepCost:
+def _factored_by(matrices: _Matrices, routine: Routine, ipu: IpuSpec, *, panel: int, tiles: int) -> StepCost:
     """Each matrix on `tiles` tiles, in panels of `panel` columns."""
+    count, rows, width, columns, dtype = matrices
     short = min(rows, width)
     macs = ceil(routine.square * rows * width * short + routine.other * rows * short * columns)
     how = ARITHMETIC[dtype]
@@ -166,22 +173,21 @@ def _factored_by(
     vector_macs = how.per_vector / how.emulation / real  # per cycle: a bundle a cycle, whichever worker issues it
     matrix_macs = ipu.macs_per_cycle_float * _UPDATE_EFFICIENCY / real if how.matrix_unit else vector_macs
     element_bytes = DTYPE_BITS[dtype] // 8
-    rounds = ceil_div(matrices, ipu.num_tiles // tiles)
-    count = ceil_div(short, panel) * routine.sweeps
+    rounds = ceil_div(count, ipu.num_tiles // tiles)
+    panels = ceil_div(short, panel) * routine.sweeps
     update = macs / tiles / (matrix_macs if panel > 1 else vector_macs)
-    alone = count * worker_cycles(ceil(panel**3 / 3 / vector_macs / ipu.tile.worker_contexts), ipu)
+    alone = panels * worker_cycles(ceil(panel**3 / 3 / vector_macs / ipu.tile.worker_contexts), ipu)
     # Every tile receives the factored block of each panel, and its part of the panel's column and rows.
-    sent = count * panel * (panel + ceil_div(rows + columns, tiles)) * element_bytes if tiles > 1 else 0
-    steps = 2 * count if tiles > 1 else 1
+    sent = panels * panel * (panel + ceil_div(rows + columns, tiles)) * element_bytes if tiles > 1 else 0
+    steps = 2 * panels if tiles > 1 else 1
     sentences = (_BLOCKED_TEXT if routine.blocked else "", routine.assumption, *dtype_assumptions(dtype))
     return step_cost(
         ipu,
         family=FAMILY,
         compute_cycles=rounds * (update + alone),
         exchange_bytes=rounds * sent,
-        supersteps=rounds * steps,
-        syncs=rounds * steps if tiles > 1 else 0,
+        supersteps=Supersteps(count=rounds * steps, syncs=rounds * steps if tiles > 1 else 0),
         temporary_tile_bytes=panel * (panel + ceil_div(rows + columns, tiles)) * element_bytes,
-        flops=2 * macs * matrices * real,
+        flops=2 * macs * count * real,
         assumptions=tuple(sentence for sentence in sentences if sentence),
     )

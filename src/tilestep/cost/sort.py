@@ -10,13 +10,14 @@ The code holds each step by itself (BitonicTopK.cpp, `topKImpl`, has no loop on 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from tilestep.cost.attributes import ints
 from tilestep.cost.dtypes import dtype_assumptions
 from tilestep.cost.elementwise.expression import memory_bundles, worker_cycles
 from tilestep.cost.elementwise.rates import BUNDLES, rate
-from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.cost.step import StepCost, Supersteps, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
@@ -67,18 +68,18 @@ def _network_on(
         between += across
         compared += rows * min(length, keys << tiles_log) * steps // 2
     chunk_bytes = sum(ceil_div(own_rows * chunk * DTYPE_BITS[dtype], 8) for dtype in dtypes)
-    return step_cost(
+    cost = step_cost(
         ipu,
         family=FAMILY,
         compute_cycles=compute,
         exchange_bytes=sent,
-        supersteps=1 + between,
-        syncs=between,
+        supersteps=Supersteps(count=1 + between, syncs=between),
         temporary_tile_bytes=chunk_bytes if between else 0,
-        compute_sets=max(1, sum(1 + min(stage, (kept - 1).bit_length()) for stage in range((length - 1).bit_length()))),
         flops=compared if DTYPE_BITS[dtypes[0]] and dtypes[0][0] in "fb" else 0,
         assumptions=("sort and top-k run as bitonic networks", *dtype_assumptions(*dtypes)),
     )
+    stages = range((length - 1).bit_length())
+    return replace(cost, compute_sets=max(1, sum(1 + min(stage, (kept - 1).bit_length()) for stage in stages)))
 
 
 def _stages(chunk: int, tiles_log: int, kept: int) -> Iterator[tuple[int, int, int]]:

@@ -66,53 +66,52 @@ class StepCost:
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
 
 
+@dataclass(frozen=True, kw_only=True)
+class Supersteps:
+    """The supersteps of one step. Barriers: None is one if bytes are exchanged, else none."""
+
+    count: int = 1
+    syncs: int | None = None
+    shared_bytes: int = 0  # the part of the exchanged bytes that the other tile of the same bus receives too
+
+
+ONE_SUPERSTEP = Supersteps()
+
+
 def step_cost(
     ipu: IpuSpec,
     *,
     family: str,
     compute_cycles: float = 0,
     exchange_bytes: int = 0,
-    shared_bytes: int = 0,
-    supersteps: int = 1,
-    syncs: int | None = None,
+    supersteps: Supersteps = ONE_SUPERSTEP,
     temporary_tile_bytes: int = 0,
-    result_tile_elements: int = 0,
-    compute_sets: int = 1,
     flops: int = 0,
     assumptions: tuple[str, ...] = (),
-    fallback: bool = False,
 ) -> StepCost:
-    """A cost from its parts.
+    """A cost from its parts. The result has an even layout.
 
     Args:
         ipu: the IPU.
         family: the estimator.
         compute_cycles: of the busiest tile, rounded up here.
         exchange_bytes: received by the busiest tile, over all exchanges of the step.
-        shared_bytes: the part of them that the other tile of the same bus receives too.
-        supersteps: number of supersteps of the step.
-        syncs: barriers; None: one if bytes are exchanged, else none.
+        supersteps: that it consists of.
         temporary_tile_bytes: on the fullest tile, while the step runs.
-        result_tile_elements: of the result on the fullest tile; 0: even layout.
-        compute_sets: that its code holds one after another.
         flops: of all tiles.
         assumptions: sentences.
-        fallback: whether it was priced without an estimator of its own.
     """
-    barriers = int(exchange_bytes > 0) if syncs is None else syncs
+    barriers = int(exchange_bytes > 0) if supersteps.syncs is None else supersteps.syncs
     return StepCost(
         family=family,
         compute_cycles=math.ceil(compute_cycles),
-        exchange_cycles=exchange_cycles(exchange_bytes, ipu, shared_bytes=shared_bytes),
-        sync_cycles=sync_cycles(ipu, syncs=barriers, supersteps=supersteps),
+        exchange_cycles=exchange_cycles(exchange_bytes, ipu, shared_bytes=supersteps.shared_bytes),
+        sync_cycles=sync_cycles(ipu, syncs=barriers, supersteps=supersteps.count),
         exchange_bytes=exchange_bytes,
         temporary_tile_bytes=temporary_tile_bytes,
-        result_tile_elements=result_tile_elements,
-        compute_sets=compute_sets,
-        overhead_cycles=supersteps * ipu.superstep_overhead_cycles,
+        overhead_cycles=supersteps.count * ipu.superstep_overhead_cycles,
         flops=flops,
         assumptions=assumptions,
-        fallback=fallback,
     )
 
 

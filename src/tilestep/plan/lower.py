@@ -12,7 +12,7 @@ from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
 from tilestep.plan.memory.code import code_bytes, fixed_bytes
 from tilestep.plan.memory.liveness import Liveness, liveness, tile_memory
-from tilestep.plan.memory.timeline import Occupancy, occupancy
+from tilestep.plan.memory.timeline import EndBuffers, Occupancy, occupancy
 from tilestep.plan.passes import PASSES
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
 from tilestep.program.hlo import HloModule
@@ -85,12 +85,14 @@ def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, 
     held = occupancy(
         block.moments,
         lowering.buffers,
+        EndBuffers(
+            resident=[values[argument.index][0].buffer for argument in arguments if argument.result is not None],
+            arguments=[values[argument.index][0].buffer for argument in arguments if argument.result is None],
+            constants=lowering.constants,
+            results=[leaf.buffer for leaf in block.root],
+        ),
         code=code_bytes(block.nodes, streams=streams),
         fixed=fixed_bytes(ipu),
-        resident=[values[argument.index][0].buffer for argument in arguments if argument.result is not None],
-        arguments=[values[argument.index][0].buffer for argument in arguments if argument.result is None],
-        constants=lowering.constants,
-        results=[leaf.buffer for leaf in block.root],
         on_host=sorted(lowering.pinned.host),
     )
     frames = lowering.frames

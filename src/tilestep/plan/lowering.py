@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tilestep import cost
 from tilestep.cost import StepCost
-from tilestep.cost.elementwise.expression import dearest
+from tilestep.cost.elementwise.expression import Moves, dearest
 from tilestep.errors import HloError
 from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
@@ -268,7 +268,8 @@ class Lowering:
         named = tuple(scope.operation(member, self.ipu) for member in operations)
         inputs, stored = tuple(shape for _, shape in reads), tuple(member.leaves[0] for member in outputs)
         in_place = len(operations) == 1 and scope.takes_over(last)
-        alike = (named, size, inputs, stored, placed.moved_bytes, tile_elements, halo_bytes, copied_bytes, in_place)
+        moves = Moves(placed.moved_bytes, halo_bytes, copied_bytes)
+        alike = (named, size, inputs, stored, moves, tile_elements, in_place)
         known = self._fusions.get(alike)  # layers repeat
         if known is None:
             step = cost.elementwise_fusion(
@@ -276,12 +277,10 @@ class Lowering:
                 size=size,
                 inputs=inputs,
                 outputs=stored,
-                moved_bytes=placed.moved_bytes,
-                tile_elements=tile_elements,
-                halo_bytes=halo_bytes,
-                copied_bytes=copied_bytes,
-                in_place=in_place,
                 ipu=self.ipu,
+                moves=moves,
+                tile_elements=tile_elements,
+                in_place=in_place,
             )
             known = self._fusions[alike] = step, code_of_fusion(named, step), dearest(named)
         step, code, number = known

@@ -27,9 +27,10 @@ from tilestep.program.frames import without_frames
 from tilestep.recording.capture import capture, notes_of
 from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import history_since
+from tilestep.recording.program import RecordedCompilation
 from tilestep.recording.source_lines import source_files
 from tilestep.recording.sources import Source
-from tilestep.recording.sums import RecordedCompilation, SimulationSpan
+from tilestep.recording.sums import SimulationSpan
 from tilestep.sim import Mark, System
 from tilestep.views.profile import Profile
 

@@ -10,8 +10,9 @@ from tilestep.recording.call_tables import put_history
 from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_document
+from tilestep.recording.program import RecordedCompilation
 from tilestep.recording.schema import LANE_KINDS
-from tilestep.recording.sums import RecordedCompilation, SimulationSpan, add_sums
+from tilestep.recording.sums import SimulationSpan, add_sums
 from tilestep.sim.trace import Lane, Rows, RunRow
 
 _LANE_KINDS = {kind: number for number, kind in enumerate(LANE_KINDS)}

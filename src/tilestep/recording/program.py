@@ -1,6 +1,6 @@
 """The compilation part of a recording: each program's tree, and the memory that its values take over time."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar, final
 
 import numpy as np
@@ -15,6 +15,29 @@ from tilestep.recording.schema import CATEGORIES
 _UNKNOWN: Final = Frame(file="", function="", line=0, column=0, parent=0)
 _CATEGORY: Final = {category: number for number, category in enumerate(CATEGORIES)}
 N = TypeVar("N", bound=Node)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCompilation:
+    """A program, and what is known of its compilation.
+
+    Attributes:
+        program: as it was planned.
+        detail: what its values take of the tiles' memory; None: it is not recorded.
+        fingerprint: hexadecimal; '' if unknown.
+        hlo: text of the program as it was planned; None: it is not kept.
+        options: of its plan; None: unknown.
+        origin: 'user', 'jax' or 'group'.
+        group: of programs that it is a member of.
+    """
+
+    program: Program
+    detail: Liveness | None = None
+    fingerprint: str = ""
+    hlo: str | None = None
+    options: PlanOptions | None = None
+    origin: str = "user"
+    group: str = ""
 
 
 @final
@@ -36,54 +59,34 @@ class ProgramTables:
         self._options: list[dict[str, Any] | None] = []
         self._frame(_UNKNOWN)
 
-    def add(
-        self,
-        program: Program,
-        detail: Liveness | None = None,
-        *,
-        key: int,
-        fingerprint: str,
-        hlo: str | None = None,
-        options: PlanOptions | None = None,
-        origin: str = "user",
-        group: str = "",
-        runs: int = 0,
-        loads: int = 0,
-    ) -> int:
+    def add(self, of: RecordedCompilation, *, key: int, runs: int = 0, loads: int = 0) -> int:
         """Adds a program, and returns its row in `programs`.
 
         Args:
-            program: as it was planned.
-            detail: what its values take of the tiles' memory; None: it is not recorded.
             key: number of the program in its process.
-            fingerprint: hexadecimal.
-            hlo: text of the program as it was planned; None: it is not kept.
-            options: of its plan; None: unknown.
-            origin: 'user', 'jax' or 'group'.
-            group: of programs that it is a member of.
             runs: how often it ran.
             loads: runs before which another program was loaded; members of a group bring their code without a load.
         """
         row = self._builder.append(
             "programs",
             key=key,
-            name=program.name,
-            fingerprint=fingerprint,
-            num_ipus=program.num_ipus,
-            origin=origin,
-            group=group,
-            detailed=int(detail is not None),
+            name=of.program.name,
+            fingerprint=of.fingerprint,
+            num_ipus=of.program.num_ipus,
+            origin=of.origin,
+            group=of.group,
+            detailed=int(of.detail is not None),
             runs=runs,
             loads=loads,
         )
-        self._programs.append(program)
-        self._hlo.append(hlo)
-        self._options.append(None if options is None else asdict(options))
-        rows = self._frame_rows(program)
-        if detail is not None:
-            self._add_lives(row, detail, rows)
-            self._add_ticks(row, detail)
-            self._add_code(row, detail)
+        self._programs.append(of.program)
+        self._hlo.append(of.hlo)
+        self._options.append(None if of.options is None else asdict(of.options))
+        rows = self._frame_rows(of.program)
+        if of.detail is not None:
+            self._add_lives(row, of.detail, rows)
+            self._add_ticks(row, of.detail)
+            self._add_code(row, of.detail)
         return row
 
     def finish(self) -> None:

@@ -4,31 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from tilestep.options import PlanOptions
-from tilestep.plan.memory.liveness import Liveness
-from tilestep.plan.steps import Program
 from tilestep.recording.container import Builder
 from tilestep.recording.history import History
-from tilestep.recording.program import ProgramTables
+from tilestep.recording.program import ProgramTables, RecordedCompilation
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.sim.state.ledger import ProgramTotals, RunSizes
 from tilestep.sim.state.residency import Group
 from tilestep.sim.system import Mark, System
 
 _EVENT_KINDS: Final = {kind: number for number, kind in enumerate(EVENT_KINDS)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedCompilation:
-    """A program, and what is known of its compilation."""
-
-    program: Program  # as it was planned
-    detail: Liveness | None = None  # what its values take of the tiles' memory; None: unknown
-    fingerprint: str = ""  # hexadecimal; '' if unknown
-    hlo: str | None = None  # text; None: it is not kept
-    options: PlanOptions | None = None  # options of its plan; None: unknown
-    origin: str = "user"  # 'user', 'jax' or 'group'
-    group: str = ""  # group of programs that it is a member of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +62,7 @@ def add_sums(
     rows: dict[int, int] = {}
     for key, of in compiled.items():
         ran = totals.get(key)
-        rows[key] = programs.add(
-            of.program,
-            of.detail,
-            key=key,
-            fingerprint=of.fingerprint,
-            hlo=of.hlo,
-            options=of.options,
-            origin=of.origin,
-            group=of.group,
-            runs=0 if ran is None else ran.runs,
-            loads=0 if ran is None else ran.loads,
-        )
+        rows[key] = programs.add(of, key=key, runs=0 if ran is None else ran.runs, loads=0 if ran is None else ran.loads)
     for key, of in totals.items():
         _add_totals(builder, rows[key], of, range(begin.number, end.number))
     _add_groups(builder, end, {of.group for of in compiled.values()})

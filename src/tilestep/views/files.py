@@ -31,7 +31,7 @@ from tilestep.plan.steps import Program
 from tilestep.program.frames import without_frames
 from tilestep.recording.container import Builder, Tables, read_recording, write_recording
 from tilestep.recording.machine import machine_document
-from tilestep.recording.program import ProgramTables
+from tilestep.recording.program import ProgramTables, RecordedCompilation
 from tilestep.views.memory import memory_text, variables_text
 from tilestep.views.profile import Profile
 
@@ -167,7 +167,10 @@ def write_program(folder: Path, planned: PlannedProgram, parts: ProgramParts, no
             builder = Builder(kind="program", notes={**notes, **_notes(planned.fingerprint, parts, planned.lines)})
             programs = ProgramTables(builder, lines=parts.lines)
             kept = hlo if parts.hlo else None
-            programs.add(program, detail, key=planned.key, fingerprint=planned.fingerprint, hlo=kept, options=planned.options)
+            compiled = RecordedCompilation(
+                program=program, detail=detail, fingerprint=planned.fingerprint, hlo=kept, options=planned.options
+            )
+            programs.add(compiled, key=planned.key)
             programs.finish()
             builder.put_json("machine", machine_document(machine))
             write_recording(folder / PROGRAM_FILE, builder.tables())

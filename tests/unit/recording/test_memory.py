@@ -15,7 +15,7 @@ from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, HostCall, Life, Liveness, Loop, Series, lower, lower_in_detail
 from tilestep.plan.memory.liveness import liveness, tile_memory
-from tilestep.plan.memory.timeline import Buffers, Category, MemoryMoment, occupancy
+from tilestep.plan.memory.timeline import Buffers, Category, EndBuffers, MemoryMoment, occupancy
 from tilestep.plan.steps import Node, TileMemory
 from tilestep.program import parse_hlo
 from tilestep.recording.container import Builder
@@ -32,7 +32,7 @@ from tilestep.recording.memory import (
     peak,
     tile_bytes,
 )
-from tilestep.recording.program import ProgramTables
+from tilestep.recording.program import ProgramTables, RecordedCompilation
 from tilestep.recording.schema import CATEGORIES
 
 TILES = 7
@@ -79,12 +79,9 @@ def programs(draw: st.DrawFn) -> tuple[Liveness, TileMemory]:
     held = occupancy(
         moments,
         buffers,
+        EndBuffers(resident=draw(some), arguments=draw(some), constants=draw(some), results=draw(some)),
         code={"vertex code": 800, "exchange code": 200},
         fixed={"stacks": 50},
-        resident=draw(some),
-        arguments=draw(some),
-        constants=draw(some),
-        results=draw(some),
         on_host=draw(some),
     )
     return liveness(held, Series(nodes=tuple(nodes)), lambda frame: frame), tile_memory(held)
@@ -205,8 +202,8 @@ def test_a_recording_gives_the_memory_of_each_of_its_programs() -> None:
     programs = ProgramTables(builder)
     planned = [lower_in_detail(parse_hlo(hlo_text(name)), MACHINE, name=name, num_ipus=1) for name in ("mlp_train_step", "conv")]
     for key, (program, detail) in enumerate(planned):
-        programs.add(program, detail, key=key, fingerprint="00")
-    programs.add(planned[0][0], key=2, fingerprint="00")
+        programs.add(RecordedCompilation(program=program, detail=detail, fingerprint="00"), key=key)
+    programs.add(RecordedCompilation(program=planned[0][0], fingerprint="00"), key=2)
     programs.finish()
     for row, (program, detail) in enumerate(planned):
         memory = memory_in(builder.tables(), row, num_tiles=detail.num_tiles)

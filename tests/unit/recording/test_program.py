@@ -12,7 +12,7 @@ from tilestep.plan import Branch, Collective, HostCall, Life, Liveness, Loop, Pr
 from tilestep.plan.serialized import load_program
 from tilestep.plan.steps import Frame, TileMemory
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
-from tilestep.recording.program import ProgramTables, without_lines
+from tilestep.recording.program import ProgramTables, RecordedCompilation, without_lines
 from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.sources import hlo_of, options_of
 
@@ -45,11 +45,12 @@ DETAIL = Liveness(
 )
 
 
-def recorded(*added: tuple[Program, Liveness | None], lines: bool = True, **options: Any) -> Tables:
+def recorded(*added: tuple[Program, Liveness | None], lines: bool = True, origin: str = "user", **counts: int) -> Tables:
     builder = Builder(kind="program")
     tables = ProgramTables(builder, lines=lines)
     for key, (each, detail) in enumerate(added):
-        assert tables.add(each, detail, key=key, fingerprint=f"{key:064x}", **options) == key
+        compiled = RecordedCompilation(program=each, detail=detail, fingerprint=f"{key:064x}", origin=origin)
+        assert tables.add(compiled, key=key, **counts) == key
     tables.finish()
     return parse_recording(recording_bytes(builder.tables()))
 
@@ -94,8 +95,8 @@ def test_lines_are_rows_once_and_row_0_is_unknown() -> None:
 def test_hlo_is_there_for_those_that_keep_it() -> None:
     builder = Builder(kind="program")
     tables = ProgramTables(builder)
-    tables.add(program(), key=1, fingerprint="", hlo="HloModule f")
-    tables.add(program(), key=2, fingerprint="")
+    tables.add(RecordedCompilation(program=program(), hlo="HloModule f"), key=1)
+    tables.add(RecordedCompilation(program=program()), key=2)
     tables.finish()
     assert json.loads(builder.tables().text("hlo")) == ["HloModule f", None]
 
@@ -104,7 +105,7 @@ def kept(*options: PlanOptions | None) -> Tables:
     builder = Builder(kind="program")
     tables = ProgramTables(builder)
     for key, of in enumerate(options, 7):
-        tables.add(program(), key=key, fingerprint="", hlo=f"HloModule f{key}", options=of)
+        tables.add(RecordedCompilation(program=program(), hlo=f"HloModule f{key}", options=of), key=key)
     tables.finish()
     return parse_recording(recording_bytes(builder.tables()))
 

@@ -1,6 +1,7 @@
 """Elementwise operations, one at a time or a whole expression fused."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tilestep.cost.copy import rearrange_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
@@ -18,17 +19,29 @@ SUPERVISOR_CYCLES = 11
 WORKER_BUNDLES = 20
 
 
+class Moves(NamedTuple):
+    """What moves before a fusion runs, because inputs lie elsewhere than it computes."""
+
+    moved_bytes: int = 0
+    """Of full-size inputs that have another layout, over all tiles."""
+    halo_bytes: int = 0
+    """Of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives."""
+    copied_bytes: int = 0
+    """Of such inputs: bytes on the fullest tile that are copied together with their halos."""
+
+
+NO_MOVES = Moves()
+
+
 def elementwise_fusion(
     ops: Sequence[tuple[str, str]],
     *,
     size: int,
     inputs: Sequence[ArrayShape],
     outputs: Sequence[ArrayShape],
-    moved_bytes: int,
     ipu: IpuSpec,
+    moves: Moves = NO_MOVES,
     tile_elements: int = 0,
-    halo_bytes: int = 0,
-    copied_bytes: int = 0,
     in_place: bool = False,
 ) -> StepCost:
     """Cost of one superstep in which each worker loads a vector of every input, computes the expression, and stores the outputs.
@@ -38,11 +51,9 @@ def elementwise_fusion(
         size: elements of the expression, in an even layout over the tiles.
         inputs: shapes of the arrays that are read, without constants. One smaller than `size` is a broadcast, sent to all tiles first.
         outputs: shapes of the arrays that are stored.
-        moved_bytes: of full-size inputs that have another layout and are sent first, over all tiles.
         ipu: the IPU.
+        moves: of inputs, before it runs.
         tile_elements: elements of the expression on the fullest tile, if its layout is uneven; 0: it is even.
-        halo_bytes: of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives.
-        copied_bytes: of such inputs: bytes on the fullest tile that are copied together with their halos.
         in_place: whether the result takes over the memory of an input; it counts where there is one operation.
 
     Returns:
@@ -70,8 +81,8 @@ def elementwise_fusion(
         bundles = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
         bundles += memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1, convert_float8=computed)
     received = (
-        share(moved_bytes, ipu)
-        + halo_bytes
+        share(moves.moved_bytes, ipu)
+        + moves.halo_bytes
         + sum(broadcast_bytes(array.size_bytes, ceil_div(size * DTYPE_BITS[array.dtype], 8), ipu) for array in small)
     )
     assumed = {sentence for each in rates for sentence in each.assumptions}
@@ -79,9 +90,9 @@ def elementwise_fusion(
     return step_cost(
         ipu,
         family=FAMILY,
-        compute_cycles=rearrange_cycles(copied_bytes, VECTOR_BYTES, ipu) + worker_cycles(bundles, ipu),
+        compute_cycles=rearrange_cycles(moves.copied_bytes, VECTOR_BYTES, ipu) + worker_cycles(bundles, ipu),
         exchange_bytes=received,
-        temporary_tile_bytes=received + copied_bytes,
+        temporary_tile_bytes=received + moves.copied_bytes,
         flops=size * sum(each.flops_per_element for each in rates),
         assumptions=tuple(sorted(assumed)),
     )
@@ -139,7 +150,7 @@ def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
     result = work.results[0]
     computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
     opcode = named_cast(work.opcode, work.operands[0].dtype, result.dtype, ipu) if work.operands else work.opcode
-    return elementwise_fusion([(opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+    return elementwise_fusion([(opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, ipu=ipu)
 
 
 def named_cast(opcode: str, source: str, target: str, ipu: IpuSpec) -> str:
@@ -152,7 +163,7 @@ def map_(work: Work, ipu: IpuSpec) -> StepCost:
     """HLO `map`: a scalar function of all operands, element by element."""
     result = work.results[0]
     ops = [(opcode, result.dtype) for opcode in work.body_opcodes if opcode in BUNDLES]
-    return elementwise_fusion(ops, size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+    return elementwise_fusion(ops, size=result.size, inputs=work.operands, outputs=work.results, ipu=ipu)
 
 
 def _vectors(elements: int, dtype: str) -> int:

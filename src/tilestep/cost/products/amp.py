@@ -5,95 +5,20 @@ poplibs@7eac0f26 lib/poplin/PerformanceEstimation.hpp, written differently. Wher
 next larger (39 bundles for two positions, 36 for three), both sizes get the smaller, so that more work never takes less time.
 """
 
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Literal
-
 import numpy as np
 
-from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
+from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.products import float8
+from tilestep.cost.products.matrix_unit import MatrixUnit
 from tilestep.cost.splits import Ints, ceil_divide
-from tilestep.machine.spec import IpuSpec
 
-_BLOCK_WEIGHTS_BYTES = 32  # for each unit
 _NEXT_TAP = {1: 15, 2: 46, 4: 60}  # supervisor's cycles between two loads, by the rows of the kernel that share a block
-
-Precision = Literal["float8", "half", "float"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixUnit:
-    """One tile's matrix unit at one precision: `units` outputs of `in_channels` products each per `position_cycles`."""
-
-    operands: Precision
-    partials: Precision
-    in_channels: int
-    units: int
-    position_cycles: int
-    workers: int
-    weight_load_bits: int  # per cycle
-    kernel_rows: int = 1  # that share a block where channels are few: neighbouring rows take the place of channels
-
-    @property
-    def load_cycles(self) -> int:
-        """Cycles to load one block of weights; those of four rows are put together on the way, 64 bits at a time."""
-        return self.units * _BLOCK_WEIGHTS_BYTES * 8 // (min(self.weight_load_bits, 64) if self.kernel_rows == 4 else self.weight_load_bits)
-
-    @property
-    def saves_state(self) -> bool:
-        """Whether the codelet is the one that keeps its workers' state between blocks."""
-        return self.operands == "half" and (self.partials == "float" or self.units >= 16)
-
-
-def takes_float8(ipu: IpuSpec, left: str, right: str) -> bool:
-    """Whether the machine's matrix unit multiplies such operands as they are: 8-bit floats, of the same format or not."""
-    return ipu.has_float8 and ARITHMETIC[left].float8 and ARITHMETIC[right].float8
-
-
-@cache
-def matrix_unit(ipu: IpuSpec, operands: Precision, partials: Precision, weight_load_bits: int = 64) -> MatrixUnit:
-    """The unit of a machine: 32 8-bit floats, 16 halves or 8 floats times as many units as its multiply-adds per cycle allow.
-
-    A Mk2 tile has 16 units. With half operands and float partials only 8 of them work, because its stores are no wider.
-    A 128-bit load of weights is off by default (poplibs@7eac0f26 include/poplin/MatMul.hpp, use128BitConvUnitLoad).
-    Raises: ValueError for 8-bit floats where the machine has no unit for them, or partials that are not half: it adds them up in halves
-    (poplibs@7eac0f26 lib/poplin/ConvVertexType.cpp).
-    """
-    if operands == "float8":
-        if not ipu.has_float8 or partials != "half":
-            raise ValueError(f"{ipu.generation} has no matrix unit for 8-bit floats with {partials} partials")
-        in_channels, cycles, macs = float8.CHANNELS, 4, ipu.macs_per_cycle_float8
-    elif operands == "float":
-        in_channels, cycles, macs = 8, 8, ipu.macs_per_cycle_float
-    else:
-        in_channels, cycles = 16, 4
-        macs = ipu.macs_per_cycle_half if partials == "half" else ipu.macs_per_cycle_half_float
-    units = max(1, macs * cycles // in_channels)
-    return MatrixUnit(
-        operands=operands,
-        partials=partials,
-        in_channels=in_channels,
-        units=units,
-        position_cycles=-(-in_channels * units // macs),
-        workers=ipu.tile.worker_contexts,
-        weight_load_bits=weight_load_bits,
-    )
-
-
-def of_rows(unit: MatrixUnit, kernel_rows: int) -> MatrixUnit:
-    """The unit with so many rows of a kernel in one block, each of as many times fewer channels.
-
-    Source: getConvUnitWeightHeight of poplibs@7eac0f26 lib/poplin/ConvModel.cpp; a load takes 4 halves or 2 floats of a row, so that 2 or 4
-    rows share a block (getConvVertexAMPCandidates in ConvVertexType.cpp).
-    """
-    return replace(unit, kernel_rows=kernel_rows, in_channels=unit.in_channels // kernel_rows)
 
 
 def amp_1x1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
     """A lower bound of `amp_1x1` for so many blocks of weights, groups included: a worker takes at least so many bundles."""
     if unit.operands == "float8":
-        return float8.amp_1x1_at_least(positions, blocks, **_timing(unit))
+        return float8.amp_1x1_at_least(positions, blocks, unit)
     start = 22 if unit.operands == "float" else 19
     return blocks * (unit.load_cycles + start * unit.workers + unit.position_cycles * positions)
 
@@ -104,7 +29,7 @@ def amp_1x1(positions: Ints, in_blocks: Ints, out_blocks: Ints, groups: Ints, un
     Source: getConvPartial1x1Supervisor* there. Checked against AMP01-AMP10 of tests/unit/cost/products/test_amp.py.
     """
     if unit.operands == "float8":
-        return float8.amp_1x1(positions, in_blocks, out_blocks, groups, **_timing(unit))
+        return float8.amp_1x1(positions, in_blocks, out_blocks, groups, unit)
     most, least = ceil_divide(positions, unit.workers), np.asarray(positions) // unit.workers
     saved, saved_per_block = (7, 3) if unit.saves_state else (0, 0)
     common = int(unit.saves_state or unit.partials == "float")
@@ -134,7 +59,7 @@ def _worker_1x1(positions: Ints, unit: MatrixUnit, zeroing: bool) -> Ints:
 def amp_nx1_at_least(positions: Ints, blocks: Ints, unit: MatrixUnit) -> Ints:
     """A lower bound of `amp_nx1` for so many blocks of weights, groups and taps included."""
     if unit.operands == "float8":
-        return float8.amp_nx1_at_least(positions, blocks, **_timing(unit))
+        return float8.amp_nx1_at_least(positions, blocks, unit)
     return blocks * (30 + unit.load_cycles + 17 * unit.workers + unit.position_cycles * positions)
 
 
@@ -155,7 +80,7 @@ def amp_nx1(
     Source: getConvPartialnx1Supervisor* there, with as many rows per worker, whole or cut, as is quicker.
     """
     if unit.operands == "float8":
-        return float8.amp_nx1(rows, row_length, kernel_rows, taps, in_blocks, out_blocks, groups, units=unit.units, **_timing(unit))
+        return float8.amp_nx1(rows, row_length, kernel_rows, taps, in_blocks, out_blocks, groups, unit)
     whole = ceil_divide(rows, unit.workers)
     cut = _worker_nx1(ceil_divide(rows * row_length, unit.workers), whole + 1, unit)
     worker = np.minimum(cut, _worker_nx1(whole * row_length, whole, unit))
@@ -164,10 +89,6 @@ def amp_nx1(
     zeroing = unit.workers * ceil_divide(rows * row_length * unit.units, unit.workers * partials_per_bundle)
     blocks = 16 + in_blocks * (14 + out_blocks * (14 + kernel_rows * 14 + taps * per_tap))
     return 109 + 19 * unit.workers + groups * (7 + out_blocks * (23 + zeroing) + blocks)
-
-
-def _timing(unit: MatrixUnit) -> dict[str, int]:
-    return {"load_cycles": unit.load_cycles, "position_cycles": unit.position_cycles, "workers": unit.workers}
 
 
 def _worker_nx1(elements: Ints, pieces: Ints, unit: MatrixUnit) -> Ints:

@@ -9,7 +9,7 @@ of row to the next larger (21 bundles for four positions, 15 for five), both get
 import numpy as np
 
 from tilestep.cost.products import float8
-from tilestep.cost.products.amp import MatrixUnit
+from tilestep.cost.products.matrix_unit import MatrixUnit
 from tilestep.cost.splits import Ints, ceil_divide
 
 WINDOW = 4  # kernel elements of one row that are worked on at once
@@ -36,7 +36,7 @@ def slic(rows: Ints, row_length: Ints, windows: int | Ints, blocks: Ints, side: 
     does; the source counts the loads of one block, and the first window once.
     """
     if unit.operands == "float8":
-        return float8.slic(rows, row_length, windows, blocks, stride, workers=unit.workers)
+        return float8.slic(rows, row_length, windows, blocks, stride, unit)
     chains = 4 if unit.partials == "half" and unit.units >= 16 else 2
     merging = chains == 2 and unit.partials == "half"  # two outputs are merged in the end
     each = ceil_divide(rows * row_length, unit.workers)

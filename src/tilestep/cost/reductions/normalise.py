@@ -20,7 +20,7 @@ def batch_norm(work: Work, ipu: IpuSpec) -> StepCost:
     per_channel = ArrayShape(operand.dtype, (channels,))
     ops = [(opcode, operand.dtype) for opcode in ("subtract", "multiply", "multiply", "add")]
     inputs = (operand, per_channel, per_channel, per_channel)
-    parts = [elementwise_fusion(ops, size=operand.size, inputs=inputs, outputs=(operand,), moved_bytes=0, ipu=ipu)]
+    parts = [elementwise_fusion(ops, size=operand.size, inputs=inputs, outputs=(operand,), ipu=ipu)]
     if work.opcode != "batch-norm-inference":
         depth = ceil_div(operand.size, channels)
         function = ("multiply", "add", "add")

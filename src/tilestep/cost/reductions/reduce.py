@@ -14,7 +14,7 @@ from tilestep.cost.attributes import ints
 from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.reductions.reducer import Applied, applied
 from tilestep.cost.splits import Ints, ceil_divide, integers
-from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.cost.step import StepCost, Supersteps, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -73,8 +73,7 @@ def _reduction(results: int, depth: int, dtypes: tuple[str, ...], function: tupl
             family=FAMILY,
             compute_cycles=int(compute[i]),
             exchange_bytes=int(received[i]),
-            supersteps=1 + int(steps[i]),
-            syncs=int(steps[i]),
+            supersteps=Supersteps(count=1 + int(steps[i]), syncs=int(steps[i])),
             temporary_tile_bytes=(ceil_div(int(own[i]) * bits, 8) + int(received[i]) // int(steps[i])) if steps[i] else 0,
             flops=results * (depth - 1) * apply.flops,
             assumptions=apply.assumptions,
@@ -112,8 +111,7 @@ def _scan(rows: int, length: int, dtype: str, function: tuple[str, ...], ipu: Ip
         family="scan",
         compute_cycles=int(compute[i]),
         exchange_bytes=int(received[i]),
-        supersteps=3 if k[i] > 1 else 1,
-        syncs=2 if k[i] > 1 else 0,
+        supersteps=Supersteps(count=3, syncs=2) if k[i] > 1 else Supersteps(syncs=0),
         temporary_tile_bytes=int(received[i]),
         flops=rows * max(0, length - 1) * apply.flops,
         assumptions=apply.assumptions,

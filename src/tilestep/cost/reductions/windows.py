@@ -7,7 +7,7 @@ from tilestep.cost.elementwise.expression import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.reductions.reduce import RESULT_BUNDLES
 from tilestep.cost.reductions.reducer import applied
-from tilestep.cost.step import StepCost, nothing, step_cost
+from tilestep.cost.step import StepCost, Supersteps, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import Work
 from tilestep.units import ceil_div
@@ -68,8 +68,7 @@ def select_and_scatter(work: Work, ipu: IpuSpec) -> StepCost:
         family=FAMILY,
         compute_cycles=selected + added,
         exchange_bytes=received + sent,
-        supersteps=2,
-        syncs=2,
+        supersteps=Supersteps(count=2, syncs=2),
         temporary_tile_bytes=received + sent,
         flops=source.size * (width * select.flops + add.flops),
         assumptions=tuple(sorted({*select.assumptions, *add.assumptions})),

@@ -275,9 +275,8 @@ class CompiledProgram:
             )
         machine = self._compilation.target.machine
         return MemoryReport(
-            self._compilation.tables,
+            self._compilation.grouped,
             self.row,
-            grouped=self._compilation.grouped,
             strings=self._compilation.strings,
             name=self.name,
             num_tiles=machine.ipu.num_tiles - self.planned.num_io_tiles,

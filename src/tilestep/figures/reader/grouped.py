@@ -13,7 +13,7 @@ class Grouped:
     """The rows of a recording's tables by one of their columns."""
 
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        self.tables = tables
         self._orders: dict[tuple[str, str], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def rows(self, table: str, column: str, value: int) -> NDArray[np.int64]:
@@ -25,7 +25,7 @@ class Grouped:
     def _order(self, table: str, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         key = table, column
         if key not in self._orders:
-            values = self._tables.column(table, column).astype(np.int64)  # as numbers are, so that no search has to widen them all
+            values = self.tables.column(table, column).astype(np.int64)  # as numbers are, so that no search has to widen them all
             order = np.argsort(values, kind="stable")
             self._orders[key] = order, values[order]
         return self._orders[key]

@@ -16,7 +16,6 @@ from tilestep.figures.reader.programs import ProgramLeaf
 from tilestep.messages import plain
 from tilestep.recording.memory import Peak, ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES, TABLES
-from tilestep.recording.tables import Tables
 
 MOST_CELLS: Final = 2**27  # that the search for the fullest tile may look at
 
@@ -126,9 +125,8 @@ class MemoryReport:
     """The memory of one program on each IPU that runs it.
 
     Args:
-        tables: of the recording.
+        grouped: rows of the recording's tables, by program.
         row: of the program.
-        grouped: rows of the tables by program.
         strings: texts that columns number, '' the last.
         name: of the program.
         num_tiles: tiles of an IPU that hold values.
@@ -143,10 +141,9 @@ class MemoryReport:
 
     def __init__(
         self,
-        tables: Tables,
+        grouped: Grouped,
         row: int,
         *,
-        grouped: Grouped,
         strings: tuple[str, ...],
         name: str,
         num_tiles: int,
@@ -158,7 +155,7 @@ class MemoryReport:
         self._strings = strings
         self.max_line_bytes = sram_bytes
         self._leaves, self._lines = leaves, lines
-        self._lives, self._ticks, code = (_rows_of(tables, grouped, table, row) for table in ("lives", "ticks", "code"))
+        self._lives, self._ticks, code = (_rows_of(grouped, table, row) for table in ("lives", "ticks", "code"))
         sizes: list[int] = code["tile_bytes"].tolist()
         if any(size < 0 for size in sizes):
             raise RecordingError(f"{self._where} has code of {min(sizes):,} B on a tile: it must be 0 or more")
@@ -270,7 +267,7 @@ class MemoryReport:
         )
 
 
-def _rows_of(tables: Tables, grouped: Grouped, table: str, program: int) -> dict[str, NDArray[Any]]:
+def _rows_of(grouped: Grouped, table: str, program: int) -> dict[str, NDArray[Any]]:
     """The columns of one program's rows."""
     rows = grouped.rows(table, "program", program)
-    return {name: tables.column(table, name)[rows] for name in TABLES[table]}
+    return {name: grouped.tables.column(table, name)[rows] for name in TABLES[table]}

@@ -105,17 +105,31 @@ class Occupancy:
     fixed: Mapping[str, int]  # bytes per tile that no program can use otherwise, by kind
 
 
+@dataclass(frozen=True, kw_only=True)
+class EndBuffers:
+    """Buffers that live before a program's first step or behind its last.
+
+    Attributes:
+        resident: of donated arguments; they stay between runs.
+        arguments: of the other arguments; they live from the start to their last use.
+        constants: they live all the time, and are loaded with the program.
+        results: they live to the end.
+    """
+
+    resident: Sequence[int] = ()
+    arguments: Sequence[int] = ()
+    constants: Sequence[int] = ()
+    results: Sequence[int] = ()
+
+
 def occupancy(
     moments: Sequence[MemoryMoment],
     buffers: Buffers,
+    ends: EndBuffers,
     *,
     code: Mapping[str, int],
     fixed: Mapping[str, int],
-    resident: Sequence[int],
-    arguments: Sequence[int],
-    constants: Sequence[int],
-    results: Sequence[int],
-    on_host: Sequence[int],
+    on_host: Sequence[int] = (),
 ) -> Occupancy:
     """What takes memory of the tiles while a program runs.
 
@@ -123,31 +137,27 @@ def occupancy(
         moments: the steps in order.
         code: bytes per tile that are loaded with the program, by kind.
         fixed: bytes per tile that no program can use otherwise, by kind.
-        resident: buffers of donated arguments; they stay between runs.
-        arguments: buffers of the other arguments; they live from the start to their last use.
-        constants: buffers that live all the time; they are loaded with the program.
-        results: buffers of the results; they live to the end.
         on_host: buffers in the host's memory, which need no tile.
     """
     timeline = _Timeline(buffers)
     start = timeline.tick("program start", 0)
-    for buffer in (*arguments, *constants, *resident):
+    for buffer in (*ends.arguments, *ends.constants, *ends.resident):
         timeline.touch(buffer, start)
     timeline.run(moments)
     end = timeline.tick("program end", 0)
-    for buffer in (*results, *constants, *resident):
+    for buffer in (*ends.results, *ends.constants, *ends.resident):
         timeline.touch(buffer, end)
     absent = {buffers.find(buffer) for buffer in on_host}
-    stays = {buffers.find(buffer) for buffer in resident} - absent
+    stays = {buffers.find(buffer) for buffer in ends.resident} - absent
     return Occupancy(
         buffers=buffers,
         steps=tuple(timeline.steps),
         temporary=tuple(timeline.temporary),
         extents=timeline.extents(absent),
         resident=stays,
-        constants={buffers.find(buffer) for buffer in constants} - absent - stays,
-        arguments=arguments,
-        results=results,
+        constants={buffers.find(buffer) for buffer in ends.constants} - absent - stays,
+        arguments=ends.arguments,
+        results=ends.results,
         code=code,
         fixed=fixed,
     )

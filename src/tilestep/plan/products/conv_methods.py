@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.products.amp import MatrixUnit, amp_nx1, amp_nx1_at_least, of_rows, takes_float8
+from tilestep.cost.products.amp import amp_nx1, amp_nx1_at_least
 from tilestep.cost.products.mac import (
     VERTICAL_GROUPS,
     WIDE_VERTICAL_GROUPS,
@@ -30,13 +30,14 @@ from tilestep.cost.products.mac import (
     vertical_mac,
     vertical_mac_at_least,
 )
+from tilestep.cost.products.matrix_unit import MatrixUnit, of_rows, takes_float8
 from tilestep.cost.products.slic import LONGEST_STRIDE, WINDOW, slic, slic_at_least, slic_shapes
 from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.products.field import POINT, Axis
 from tilestep.plan.products.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
-from tilestep.plan.products.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
+from tilestep.plan.products.partition import Blocks, Candidates, PartitionPlan, Types, cheapest, footprint_of, held
 from tilestep.plan.products.work_lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
@@ -348,12 +349,17 @@ def search(
         tiles=cut.tiles,
         splits=cut.splits,
     )
-    plan = cheapest(
-        blocks,
-        allowed=_fits(method, blocks, work, batch, room * ipu.tile.sram_bytes, ipu.tile.worker_contexts),
+    candidates = Candidates(
+        method=method.name,
+        names=NAMES,
+        blocks=blocks,
         compute_at_least=method.compute_at_least(work),
         compute=lambda chosen: method.compute(work.take(chosen)),
-        types=Types(
+        allowed=_fits(method, blocks, work, batch, room * ipu.tile.sram_bytes, ipu.tile.worker_contexts),
+    )
+    plan = cheapest(
+        candidates,
+        Types(
             left=problem.left,
             right=problem.right,
             result=problem.result,
@@ -364,8 +370,6 @@ def search(
             float8=method.float8,
         ),
         family=FAMILY,
-        method=method.name,
-        names=NAMES,
         flops=flops,
         ipu=ipu,
         options=options,

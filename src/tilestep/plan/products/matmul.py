@@ -19,13 +19,14 @@ from tilestep.cost.attributes import ints
 from tilestep.cost.copy import has_split_words
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.products.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, takes_float8
+from tilestep.cost.products.amp import amp_1x1, amp_1x1_at_least
 from tilestep.cost.products.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
+from tilestep.cost.products.matrix_unit import MatrixUnit, matrix_unit, takes_float8
 from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.products.partition import Blocks, PartitionPlan, Types, cheapest, footprint_of, held
+from tilestep.plan.products.partition import Blocks, Candidates, PartitionPlan, Types, cheapest, footprint_of, held
 from tilestep.plan.products.work_lists import one_element_bytes
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
@@ -259,11 +260,16 @@ def search(
         tiles=cut.tiles,
         splits=splits,
     )
-    plan = cheapest(
-        blocks,
+    candidates = Candidates(
+        method=method.name,
+        names=names,
+        blocks=blocks,
         compute_at_least=method.compute_at_least(g, p, i, o),
         compute=lambda chosen: method.compute(g[chosen], p[chosen], i[chosen], o[chosen]),
-        types=Types(
+    )
+    plan = cheapest(
+        candidates,
+        Types(
             left=problem.left,
             right=problem.right,
             result=problem.result,
@@ -275,8 +281,6 @@ def search(
             right_apart=problem.right_apart,
         ),
         family=FAMILY,
-        method=method.name,
-        names=names,
         flops=problem.flops,
         ipu=ipu,
         options=options,

@@ -13,10 +13,10 @@ from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, product_assumptions
 from tilestep.cost.elementwise.expression import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.cost.products.amp import takes_float8
+from tilestep.cost.products.matrix_unit import takes_float8
 from tilestep.cost.products.partials import reduce_partials
 from tilestep.cost.splits import Ints, ceil_divide
-from tilestep.cost.step import Footprint, Held, StepCost, step_cost
+from tilestep.cost.step import Footprint, Held, StepCost, Supersteps, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.tile_layout import LEAST_BYTES
@@ -88,20 +88,29 @@ class PartitionPlan:
     block_elements: tuple[int, int]  # of the left and of the right operand that a tile computes with
 
 
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Ways to split a product by one method.
+
+    Attributes:
+        method: its name.
+        names: of the dimensions that are split.
+        blocks: of each candidate.
+        compute_at_least: [candidates] a lower bound of the cycles of each candidate's products.
+        compute: the cycles of the products of the candidates with these indices.
+        allowed: [candidates] which may be chosen; None: all.
+    """
+
+    method: str
+    names: tuple[str, ...]
+    blocks: Blocks
+    compute_at_least: Ints
+    compute: Callable[[Ints], Ints]
+    allowed: NDArray[np.bool_] | None = None
+
+
 def cheapest(
-    blocks: Blocks,
-    *,
-    compute_at_least: Ints,
-    compute: Callable[[Ints], Ints],
-    types: Types,
-    family: str,
-    method: str,
-    names: tuple[str, ...],
-    flops: int,
-    ipu: IpuSpec,
-    options: PlanOptions,
-    at_most: int | None = None,
-    allowed: NDArray[np.bool_] | None = None,
+    candidates: Candidates, types: Types, *, family: str, flops: int, ipu: IpuSpec, options: PlanOptions, at_most: int | None = None
 ) -> PartitionPlan | None:
     """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
 
@@ -111,33 +120,29 @@ def cheapest(
     operand again in each pass over rows.
 
     Args:
-        compute_at_least: [candidates] a lower bound of the cycles of each candidate's products.
-        compute: the cycles of the products of the candidates with these indices.
+        candidates: None is returned where none is allowed.
         at_most: None is returned where all candidates take more cycles than that for sure.
-        allowed: [candidates] which may be chosen; None: all. None is returned where none may.
     """
-    at_least = compute_at_least + others_at_least(blocks, types, ipu)
+    blocks, allowed = candidates.blocks, candidates.allowed
+    at_least = candidates.compute_at_least + others_at_least(blocks, types, ipu)
     wanted = np.ones(len(at_least), dtype=np.bool_) if allowed is None else allowed
     chosen = np.flatnonzero(wanted if at_most is None else wanted & (at_least <= at_most))
     if not len(chosen):
         return None
     if len(chosen) > _WITHOUT_PROBES:
         probes = chosen[np.argpartition(at_least[chosen], PROBES)[:PROBES]]
-        bound = _evaluate(blocks.take(probes), compute(probes), types, ipu, options).total.min()
+        bound = _evaluate(blocks.take(probes), candidates.compute(probes), types, ipu, options).total.min()
         chosen = chosen[at_least[chosen] <= bound]
     block = blocks.take(chosen)
-    costs = _evaluate(block, compute(chosen), types, ipu, options)
+    costs = _evaluate(block, candidates.compute(chosen), types, ipu, options)
     best = int(np.lexsort((block.tiles, costs.total))[0])
     cost = step_cost(
         ipu,
         family=family,
         compute_cycles=int(costs.compute_cycles[best]),
         exchange_bytes=int(costs.exchange_bytes[best]),
-        shared_bytes=int(costs.shared_bytes[best]),
-        supersteps=int(costs.supersteps[best]),
-        syncs=int(costs.syncs[best]),
+        supersteps=Supersteps(count=int(costs.supersteps[best]), syncs=int(costs.syncs[best]), shared_bytes=int(costs.shared_bytes[best])),
         temporary_tile_bytes=int(costs.temporary_bytes[best]),
-        result_tile_elements=int(costs.results[best]),
         flops=flops,
         assumptions=product_assumptions(
             types.left, types.right, types.result, float8=types.float8, half_sums=takes_float8(ipu, types.left, types.right)
@@ -151,10 +156,10 @@ def cheapest(
         stages=stages,
     )
     return PartitionPlan(
-        cost=replace(cost, footprint=footprint),
-        method=method,
+        cost=replace(cost, result_tile_elements=int(costs.results[best]), footprint=footprint),
+        method=candidates.method,
         tiles=int(block.tiles[best]),
-        splits=tuple((name, int(split[best])) for name, split in zip(names, block.splits, strict=True)),
+        splits=tuple((name, int(split[best])) for name, split in zip(candidates.names, block.splits, strict=True)),
         serial_passes=int(costs.passes[best]),
         block_elements=(int(block.left_elements[best]), int(block.right_elements[best])),
     )

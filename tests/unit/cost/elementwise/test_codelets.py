@@ -114,14 +114,11 @@ def test_within_an_expression_an_operation_takes_a_vector_of_the_table_or_a_turn
 def test_a_codelet_is_not_charged_for_loads_and_stores_again() -> None:
     # 4,800 halves on 4 tiles x 6 workers: 200 a worker, 50 turns of 23 cycles.
     shape = array("f16[4800]")
-    cost = elementwise_fusion([("sqrt", "f16")], size=4800, inputs=[shape], outputs=[shape], moved_bytes=0, ipu=TOY)
+    cost = elementwise_fusion([("sqrt", "f16")], size=4800, inputs=[shape], outputs=[shape], ipu=TOY)
     assert cost.compute_cycles == 11 + 6 * (20 + 50 * 23)
 
 
 def test_a_sum_with_a_row_takes_a_bundle_less_a_vector() -> None:
     full, row = array("f16[48,100]"), array("f16[100]")
-    sums = [
-        elementwise_fusion([("add", "f16")], size=4800, inputs=[full, other], outputs=[full], moved_bytes=0, ipu=TOY)
-        for other in (full, row)
-    ]
+    sums = [elementwise_fusion([("add", "f16")], size=4800, inputs=[full, other], outputs=[full], ipu=TOY) for other in (full, row)]
     assert [cost.compute_cycles for cost in sums] == [11 + 6 * (20 + 50 * 3), 11 + 6 * (20 + 50 * 2)]

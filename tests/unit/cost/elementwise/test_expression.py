@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, array, tiles, work
 from tilestep.cost import ELEMENTWISE, StepCost, elementwise_fusion, estimate, fallback
-from tilestep.cost.elementwise.expression import dearest
+from tilestep.cost.elementwise.expression import Moves, dearest
 from tilestep.cost.elementwise.rates import BUNDLES, SOFTWARE_FUNCTION, rate
 from tilestep.cost.elementwise.software_f64 import F64_FUNCTIONS
 from tilestep.program.work import DTYPE_BITS
@@ -16,7 +16,7 @@ COST_MODEL = Path(__file__).parents[4] / "docs" / "reference" / "cost-model.md"
 
 def one(opcode: str, dtype: str, size: int, *, inputs: int = 2) -> StepCost:
     shape = array(f"{dtype}[{size}]")
-    return elementwise_fusion([(opcode, dtype)], size=size, inputs=[shape] * inputs, outputs=[shape], moved_bytes=0, ipu=TOY)
+    return elementwise_fusion([(opcode, dtype)], size=size, inputs=[shape] * inputs, outputs=[shape], ipu=TOY)
 
 
 def test_add_of_floats_by_hand() -> None:
@@ -37,9 +37,9 @@ def test_a_machine_with_8_bit_floats_converts_them_by_an_instruction() -> None:
     assert estimate(work("convert", "f8e4m3[4800]", "f32[4800]"), ipu).compute_cycles == 11 + 6 * (20 + 150 + 13 + 100)
     # Copies convert nothing, arithmetic converts at each load and store, and formats that the machine does not have are as elsewhere.
     shape = array("f8e4m3[4800]")
-    copied = elementwise_fusion([("copy", "f8e4m3")], size=4800, inputs=[shape], outputs=[shape], moved_bytes=0, ipu=ipu)
+    copied = elementwise_fusion([("copy", "f8e4m3")], size=4800, inputs=[shape], outputs=[shape], ipu=ipu)
     assert copied.compute_cycles == 11 + 6 * (20 + 13 + 25)
-    computed = elementwise_fusion([("add", "f8e4m3")], size=4800, inputs=[shape] * 2, outputs=[shape], moved_bytes=0, ipu=ipu)
+    computed = elementwise_fusion([("add", "f8e4m3")], size=4800, inputs=[shape] * 2, outputs=[shape], ipu=ipu)
     assert computed.compute_cycles == 11 + 6 * (20 + 50 + 25 + 25 + 3 * 50)
     assert "8-bit" in " ".join(computed.assumptions)
     other = work("convert", "f16[4800]", "f8e3m4[4800]")
@@ -49,7 +49,7 @@ def test_a_machine_with_8_bit_floats_converts_them_by_an_instruction() -> None:
 def test_fused_expression_loads_and_stores_once() -> None:
     shape = array("f32[4800]")
     ops = [("multiply", "f32"), ("add", "f32"), ("tanh", "f32")]
-    fused = elementwise_fusion(ops, size=4800, inputs=[shape] * 3, outputs=[shape], moved_bytes=0, ipu=TOY)
+    fused = elementwise_fusion(ops, size=4800, inputs=[shape] * 3, outputs=[shape], ipu=TOY)
     # 300 vectors are loaded, one a bundle; a bundle closes each turn of the loop.
     assert fused.compute_cycles == 11 + 6 * (20 + 100 * (1 + 1 + 10) + 300 + 100 + 100)
     assert fused.flops == 3 * 4800
@@ -59,18 +59,18 @@ def test_fused_expression_loads_and_stores_once() -> None:
 
 def test_operands_that_move_are_exchanged_first() -> None:
     shape = array("f32[4800]")
-    cost = elementwise_fusion([("add", "f32")], size=4800, inputs=[shape] * 2, outputs=[shape], moved_bytes=19_200, ipu=TOY)
+    cost = elementwise_fusion([("add", "f32")], size=4800, inputs=[shape] * 2, outputs=[shape], ipu=TOY, moves=Moves(moved_bytes=19_200))
     assert (cost.exchange_bytes, cost.exchange_cycles, cost.sync_cycles) == (4800, 1200, 1100)
     assert cost.temporary_tile_bytes == 4800
 
 
 def test_a_small_operand_is_sent_to_all_tiles_but_no_more_than_a_tile_needs() -> None:
     full = array("f32[40,100]")
-    row = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[100]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    row = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[100]")], outputs=[full], ipu=TOY)
     assert row.exchange_bytes == 400
-    long = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[3000]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    long = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[3000]")], outputs=[full], ipu=TOY)
     assert long.exchange_bytes == 4000
-    scalar = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[]")], outputs=[full], moved_bytes=0, ipu=TOY)
+    scalar = elementwise_fusion([("add", "f32")], size=4000, inputs=[full, array("f32[]")], outputs=[full], ipu=TOY)
     assert scalar.exchange_bytes == 4
 
 
@@ -81,7 +81,7 @@ def test_no_elements_are_no_superstep() -> None:
 def test_a_power_of_three_doubles_by_hand() -> None:
     # One element a worker: 87 sums and products of 40 bundles, 2 quotients of 400; a sum; a load, a store, the end of the loop.
     shape = array("f64[3]")
-    cost = elementwise_fusion([("power", "f64"), ("add", "f64")], size=3, inputs=[shape], outputs=[shape], moved_bytes=0, ipu=BOW)
+    cost = elementwise_fusion([("power", "f64"), ("add", "f64")], size=3, inputs=[shape], outputs=[shape], ipu=BOW)
     assert cost.compute_cycles == 11 + 6 * (20 + 87 * 40 + 2 * 400 + 40 + 3) == 26_069
     assert any("functions of f64 are counted out" in sentence for sentence in cost.assumptions)
     assert not any("vector routine" in sentence for sentence in one("sine", "f64", 8).assumptions)
@@ -138,7 +138,7 @@ def test_every_operation_has_a_rate_for_every_dtype() -> None:
 
 def test_an_unknown_operation_does_not_fuse() -> None:
     with pytest.raises(KeyError, match="frobnicate"):
-        elementwise_fusion([("frobnicate", "f32")], size=8, inputs=[], outputs=[], moved_bytes=0, ipu=TOY)
+        elementwise_fusion([("frobnicate", "f32")], size=8, inputs=[], outputs=[], ipu=TOY)
 
 
 def test_compare_is_priced_in_the_dtype_that_it_reads() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2
-from tilestep.cost.products.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least, matrix_unit, of_rows
+from tilestep.cost.products.amp import amp_1x1, amp_1x1_at_least, amp_nx1, amp_nx1_at_least
+from tilestep.cost.products.matrix_unit import MatrixUnit, matrix_unit, of_rows
 from tilestep.cost.splits import Ints
 
 ONE = np.array(1)

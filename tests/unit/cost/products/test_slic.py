@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2
-from tilestep.cost.products.amp import MatrixUnit, amp_nx1, matrix_unit
+from tilestep.cost.products.amp import amp_nx1
+from tilestep.cost.products.matrix_unit import MatrixUnit, matrix_unit
 from tilestep.cost.products.slic import slic, slic_at_least, slic_load_cycles, slic_shapes
 from tilestep.cost.splits import Ints
 

@@ -13,7 +13,8 @@ from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, 
 from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.history import begin_history, history_since
-from tilestep.recording.sums import RecordedCompilation, SimulationSpan
+from tilestep.recording.program import RecordedCompilation
+from tilestep.recording.sums import SimulationSpan
 from tilestep.sim.calls import Dispatch
 
 

@@ -20,7 +20,7 @@ from tilestep.figures.reader import (
 from tilestep.plan.serialized import dump_program
 from tilestep.recording.container import Builder
 from tilestep.recording.machine import machine_document
-from tilestep.recording.program import ProgramTables
+from tilestep.recording.program import ProgramTables, RecordedCompilation
 
 
 class Seen(ProgramVisitor):
@@ -172,7 +172,7 @@ def with_tree(tree: Any) -> Report:
     called, builder = two_stages(), Builder(kind="program")
     builder.put_json("machine", machine_document(larger(2)))
     tables = ProgramTables(builder)
-    tables.add(called, key=1, fingerprint="")
+    tables.add(RecordedCompilation(program=called), key=1)
     tables.finish()
     builder.put_json("trees", tree)
     return Report(builder.tables())

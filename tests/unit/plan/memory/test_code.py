@@ -25,7 +25,7 @@ def step_of(asked: Work, name: str = "step") -> Superstep:
 def pass_of(*operations: str, size: int = 8192, name: str = "pass") -> Superstep:
     named = [(operation, "f32") for operation in operations]
     array = ArrayShape("f32", (size,))
-    cost = elementwise_fusion(named, size=size, inputs=[array, array], outputs=[array], moved_bytes=0, ipu=BOW)
+    cost = elementwise_fusion(named, size=size, inputs=[array, array], outputs=[array], ipu=BOW)
     return superstep(name, "", cost, code_of_fusion(named, cost))
 
 

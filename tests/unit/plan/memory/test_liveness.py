@@ -11,7 +11,7 @@ from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
 from tilestep.plan import lower
 from tilestep.plan.memory.liveness import check_fits, tile_memory
-from tilestep.plan.memory.timeline import Buffers, MemoryMoment, occupancy
+from tilestep.plan.memory.timeline import Buffers, EndBuffers, MemoryMoment, occupancy
 from tilestep.plan.steps import Program, Series, TileMemory
 from tilestep.program import parse_hlo
 
@@ -43,12 +43,14 @@ class Tiles:
             occupancy(
                 moments,
                 self.buffers,
+                EndBuffers(
+                    resident=self(*resident.split()),
+                    arguments=self(*arguments.split()),
+                    constants=self(*constants.split()),
+                    results=self(*results.split()),
+                ),
                 code={"vertex code": CODE - 200, "exchange code": 200},
                 fixed={"stacks": FIXED},
-                resident=self(*resident.split()),
-                arguments=self(*arguments.split()),
-                constants=self(*constants.split()),
-                results=self(*results.split()),
                 on_host=self(*on_host.split()),
             )
         )
@@ -76,7 +78,7 @@ def test_an_array_in_blocks_counts_what_its_fullest_tile_has() -> None:
     buffers = Buffers(TILES)
     product = buffers.new("product", 800, block_bytes=400)
     moments = [MemoryMoment(step="dot", writes=(product,))]
-    held = occupancy(moments, buffers, code={}, fixed={}, resident=(), arguments=(), constants=(), results=(), on_host=())
+    held = occupancy(moments, buffers, EndBuffers(), code={}, fixed={})
     found = tile_memory(held)
     assert (found.peak_bytes, found.tile, found.values_bytes) == (400, 0, 800)
 
