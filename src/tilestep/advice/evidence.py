@@ -29,10 +29,10 @@ from tilestep.units import seconds_from_cycles
 MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
-_FORGET_WORK: Final = 3  # of a call that forgets a value
-_LEAST_CALLS: Final = 3  # of which the last two are taken to be warm
-LEAST_TURNS: Final = 4  # of which half are taken to be warm
-_WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_WORK_TO_FORGET_A_VALUE: Final = 3
+_LEAST_CALLS: Final = 3  # the first is cold, the last two are taken to be warm
+LEAST_TURNS: Final = 4  # half of them warm the system
+_WARM_UP_SHARE: Final = 0.25  # where not all runs are looked at, the first ones only warm the system
 _LEAST_WARM: Final = 3  # turns, of which the first loads and the last has no end; those of a loop have many trips each
 _MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
 _Noted = TypeVar("_Noted")
@@ -79,7 +79,7 @@ class Played:
         try:
             changed = change(script)
             system = replay(self.history, programs=changed.programs, calls=changed.calls)
-        except (ValueError, LookupError):  # of the edit, or of a call that cannot be made any more
+        except (ValueError, LookupError):  # the edit is impossible, or leaves a call that cannot be made
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
@@ -250,7 +250,7 @@ class Evidence:
         allowed = (MOST_PLAYED if most is None else most) // (changes + 2)
         if work <= allowed and self.is_whole:
             return self.whole
-        first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))
+        first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM_UP_SHARE) * work)))
         starts = tuple(_starts(self.calls))
         start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
         system = replay(self.history, calls=self.calls[:start])
@@ -518,6 +518,6 @@ def _work(call: Call) -> int:
         case Dispatch():
             return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results))
         case Forget():
-            return _FORGET_WORK
+            return _WORK_TO_FORGET_A_VALUE
         case _:
             return _CALL_WORK

@@ -9,27 +9,27 @@ from tilestep.figures.quantities import bytes_text, numbers_text, share_text, ti
 
 FindingKind = Literal[
     "memory",  # tiles that are too full, or nearly full
-    "loads",  # of programs
+    "loads",  # programs come to the tiles again
     "fixed",  # costs that are paid once, such as the first load of a program
-    "donation",  # of arguments that stream in again
-    "streaming",  # of arguments that are new at each call
-    "results",  # that leave the IPU and nobody uses
-    "reads",  # of values in the tiles by the host
+    "donation",  # arguments stream in again
+    "streaming",  # arguments are new at each call
+    "results",  # results leave the IPU and nobody uses them
+    "reads",  # the host reads values in the tiles
     "needed",  # such reads for functions of the user's
-    "steps",  # that are too short for the host to keep up
-    "calls",  # that take longer than their work
+    "steps",  # steps are too short for the host to keep up
+    "calls",  # calls take longer than their work
     "idle",  # waits for the host or for other IPUs
     "products",  # whose sizes fill the matrix unit badly
     "halves",  # float32 where half would do
     "partials",  # sums of halves in float32
-    "offload",  # of values that would fit into the tiles
+    "offload",  # values in pinned_host would fit into the tiles
     "pipeline",  # stages that differ
     "bubbles",  # a pipeline that is empty for long
     "collectives",  # exchanges between IPUs that are too many or too large
-    "feeds",  # that the program stops for
+    "feeds",  # the program stops for its feeds
     "doubles",  # float64, which an IPU has no unit for
-    "set-up",  # that takes longer than the work
-    "limit",  # of the largest program
+    "set-up",  # set-up takes longer than the work
+    "limit",  # the largest program spends most on it
     "unused",  # IPUs
     "fallback",  # operations that were priced roughly
 ]
@@ -45,8 +45,8 @@ ASIDE: Final[tuple[FindingKind, ...]] = (
 LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
 How = Literal["replayed", "within 2 %", "about", "at least"]
 Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together
-CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
-LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
+NOTEBOOK_CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")
+LEAST_SHARE: Final = 0.01  # less is not worth a sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Line:
     number: int
 
     def __str__(self) -> str:
-        if CELL.search(self.file):  # its name is a number that nobody has given
+        if NOTEBOOK_CELL.search(self.file):  # its name is a number that nobody has given
             return f"line {self.number} of a cell"
         return f"{PurePath(self.file).name}:{self.number}"
 

@@ -14,9 +14,9 @@ from tilestep.advice.proposal import Proposal, Way
 from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much
-_OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
-_UNEVEN: Final = 0.2  # of what an edit saves
-_WAITS: Final[tuple[FindingKind, ...]] = ("reads", "idle")  # what the host waits for depends on how far it is ahead
+_WEIGHT_OF_OTHER_LEARNING: Final = 0.5  # an edit that changes what a step learns counts less
+_UNEVEN_SHARE: Final = 0.2
+_WAITS: Final[tuple[FindingKind, ...]] = ("reads", "idle")  # their gain depends on how far the host is ahead
 _MOST_OTHERS: Final = 3  # edits beside the best one
 _MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed
 _NONE: Final[Mapping[int, float]] = MappingProxyType({})
@@ -93,7 +93,7 @@ def ranked(
     empty = any(
         finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
     )  # a pipeline is filled before its microbatches grow
-    found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _OTHERWISE))
+    found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _WEIGHT_OF_OTHER_LEARNING))
     if played is None:
         return Advice(findings=tuple(finding for finding, _ in found))
     chain = _best_chain(found, played, evidence)
@@ -182,7 +182,7 @@ def _of_warm_step(gain: Gain) -> Gain:
 def _is_uneven(gain: Gain, saved: float, of_step: float | None, warm: Warm) -> bool:
     """Whether all steps together save clearly more or less than the whole, as where the host got ahead in a load."""
     of_steps = saved if of_step is None or gain.weight < LEAST_SHARE else of_step * warm.all_steps
-    return abs(of_steps - saved) > _UNEVEN * abs(saved)
+    return abs(of_steps - saved) > _UNEVEN_SHARE * abs(saved)
 
 
 def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:

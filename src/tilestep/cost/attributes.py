@@ -17,14 +17,14 @@ def ints(attributes: Mapping[str, str], key: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowDimension:
-    """One dimension of a window that slides over an array."""
+    """One dimension of a window that slides over an array. `dilation` is the window's, `base_dilation` the array's."""
 
     size: int = 1
     stride: int = 1
     pad_low: int = 0
     pad_high: int = 0
-    dilation: int = 1  # of the window
-    base_dilation: int = 1  # of the array
+    dilation: int = 1
+    base_dilation: int = 1
 
 
 def window(attributes: Mapping[str, str], rank: int) -> tuple[WindowDimension, ...]:

@@ -107,7 +107,7 @@ def cuts(
     return _table(sizes, values, steps, tiles, dtype)
 
 
-@lru_cache(maxsize=512)  # of some kilobytes each
+@lru_cache(maxsize=512)  # an entry takes some kilobytes
 def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
     """[1 + limit] by how many tiles the dimensions before take: how many of the ascending splits still fit."""
     return np.searchsorted(splits, limit // np.maximum(np.arange(limit + 1), 1), side="right")

@@ -35,7 +35,7 @@ _FIGURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of wo
     }
 )
 UNSEEN: Final = "unseen"  # a kind of which a network outside the fit has a share of 1
-_RATES: Final = ("ipu.tile.load_store_bytes_per_cycle",)  # of all other families
+_RATES_OF_OTHER_FAMILIES: Final = ("ipu.tile.load_store_bytes_per_cycle",)
 _NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "exchange": "exchange between tiles",
@@ -68,7 +68,7 @@ class ModelErrors:
         """The error of a time that kinds of work have these shares of, and the kind that has most of it; '' of no time."""
         doubts = {source.path: source.uncertainty for source in describe(machine)}
         parts = {
-            kind: share * max([self.kinds.get(kind, self.other), *(doubts[path] for path in _FIGURES.get(kind, _RATES))])
+            kind: share * max([self.kinds.get(kind, self.other), *(doubts[path] for path in _FIGURES.get(kind, _RATES_OF_OTHER_FAMILIES))])
             for kind, share in shares.items()
         }
         return max(sum(parts.values()), doubts["ipu.clock_hz"]), max(parts, key=parts.__getitem__, default="")

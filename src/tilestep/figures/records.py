@@ -16,7 +16,7 @@ from tilestep.recording.sources import Source
 from tilestep.sim.trace import BESIDE, Event, EventKind
 from tilestep.units import seconds_from_cycles
 
-SCHEMA_VERSION: Final = 2  # of profiles as JSON; a reader refuses a higher one
+SCHEMA_VERSION: Final = 2  # a reader of a profile's JSON refuses a higher one
 PINNED_HOST: Final = "pinned_host"  # family of the steps in which a program stops for values in that memory
 Origin = Literal[
     "user",  # a jitted function of the user or of a library
@@ -80,9 +80,9 @@ class StreamedArgument:
     index: int  # position among the arguments
     name: str
     shape: str
-    size_bytes: int  # of one call, on one IPU
+    size_bytes: int  # per call and IPU
     calls: int  # in which it streamed in needlessly, counted on every IPU
-    cycles: int  # of the host link for its bytes in all these calls, on one IPU
+    cycles: int  # the host link's, in all these calls, per IPU
     reason: Literal["own result", "same value"]  # the program itself had made it; the same value had streamed in before
 
 
@@ -203,10 +203,10 @@ class GroupProfile:
 class ShapesProfile:
     """A function that is several programs, because calls differed in the shapes or dtypes of their arguments."""
 
-    name: str  # of the programs
-    keys: tuple[int, ...]  # of the programs, with most runs first
+    name: str
+    keys: tuple[int, ...]  # most runs first
     argument: str  # the largest of those that differed
-    shapes: tuple[str, ...]  # of that argument, by program
+    shapes: tuple[str, ...]  # by program
     differs: Literal["batch", "shape", "dtype"]  # batch: only in its first dimension, and other arguments kept their shapes
 
 
@@ -219,8 +219,8 @@ class BatchProfile:
     microbatch: int | None  # samples of a microbatch, if the loop knows
     count: int  # microbatches that a replica accumulates for an update
     replicas: int
-    microbatches: int  # of an update
-    samples: int | None  # of an update
+    microbatches: int
+    samples: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,12 +229,12 @@ class MachineProfile:
 
     name: str
     num_ipus: int
-    num_tiles: int  # of one IPU
+    num_tiles: int  # per IPU
     tile_sram_bytes: int
     tile_executable_bytes: int  # the part of it that can hold code
     clock_hz: float
     sync_pattern: str
-    streaming_memory_bytes: int  # of one IPU-Machine; 0: pinned_host is the host's memory
+    streaming_memory_bytes: int  # per IPU-Machine; 0: pinned_host is the host's memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +243,8 @@ class Loading:
 
     ipu: int
     load_cycles: int
-    save_cycles: int  # of values of the programs that were evicted
-    keys: tuple[int, ...]  # of programs that it loaded, whole or in part
+    save_cycles: int  # programs are evicted with values that stay
+    keys: tuple[int, ...]  # programs that it loaded, whole or in part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +255,7 @@ class Need:
     where: str  # 'tile 17 of IPU 0'
     needed_bytes: int
     available_bytes: int
-    of_tile: bool = True  # of all memory of a tile
+    of_tile: bool = True  # else of memory for code alone, or of an IPU-Machine
     ran: bool = True  # else it was refused for it
 
     @property
@@ -266,11 +266,11 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfit:
-    """A program that did not fit, so that it never ran."""
+    """A program that did not fit into the machine for which it was planned, so that it never ran."""
 
     program: Program  # as it was planned
-    source: Source | None  # what it was planned from; None: it was not kept
-    machine: MachineSpec  # that it was planned for
+    source: Source | None  # None: it was not kept
+    machine: MachineSpec
 
 
 @dataclass(frozen=True, kw_only=True)

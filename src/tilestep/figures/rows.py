@@ -22,7 +22,7 @@ class StepRow:
     function: str
     scope: str
     family: str
-    steps: int  # of the program's tree
+    steps: int  # in the tree, where a loop's body is once
     executions: int
     cycles: int
     compute: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tilestep.units import ceil_div
 
-LEAST_BYTES = 128  # of an array on one tile, if the array is that large
+LEAST_TILE_BYTES = 128  # unless the array is smaller
 ALIGNMENT = 8  # bytes, of a region of memory: the widest access of a codelet outside of interleaved memory is 64 bits
 
 
@@ -35,7 +35,7 @@ def even_layout(size_bytes: int, num_tiles: int) -> TileLayout:
     """The layout over as many tiles as get 128 bytes each."""
     if not size_bytes:
         return NOWHERE
-    tile_bytes = aligned(max(ceil_div(size_bytes, num_tiles), min(LEAST_BYTES, size_bytes)))
+    tile_bytes = aligned(max(ceil_div(size_bytes, num_tiles), min(LEAST_TILE_BYTES, size_bytes)))
     return TileLayout(tile_bytes=tile_bytes, tiles=min(num_tiles, ceil_div(size_bytes, tile_bytes)))
 
 

@@ -26,7 +26,7 @@ from tilestep.train.untyped import jax as _jax
 if TYPE_CHECKING:
     import optax
 
-_MOST_SAMPLES: Final = 2**20  # of an update
+_MOST_SAMPLES_OF_UPDATE: Final = 2**20
 _REPLAYS: Final = 16
 _HOW_SHAPES: Final = "arrays or shapes (jax.ShapeDtypeStruct) whose first dimension counts samples, such as (tokens, labels)"
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def plan_training(
     for leaf in _jax.tree.leaves(sample):
         if not getattr(leaf, "shape", ()):
             raise ValueError(f"microbatch has {shown(leaf)}: it must be {_HOW_SHAPES}")
-    global_batch = whole_number("global_batch", global_batch, least=1, most=_MOST_SAMPLES)
+    global_batch = whole_number("global_batch", global_batch, least=1, most=_MOST_SAMPLES_OF_UPDATE)
     replays = whole_number("replays", replays, least=1)
     require_bools(exhaustive=exhaustive)
     if progress is not None:

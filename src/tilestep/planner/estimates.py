@@ -14,12 +14,12 @@ from tilestep.train.jaxprs import is_real
 from tilestep.train.untyped import jax as _jax
 from tilestep.units import cycles_from_bytes, cycles_from_seconds
 
-_CODE_SHARED: Final = 0.5  # of the code of layers in one stage, that a tile has once: a guess
-_TRANSFERS: Final = 4  # of an update for each layer whose state is offloaded: a guess
+_SHARED_CODE_SHARE: Final = 0.5  # a guess: layers of one stage share code on a tile
+_LAYER_TRANSFERS: Final = 4  # a guess, for each update
 _SECOND: Final = 3  # places behind the smallest size of a microbatch, at which layers are planned a second time
 
 
-_Work = list[tuple[float, float]]  # of each stage cycles of forward and of backward
+_Work = list[tuple[float, float]]  # by stage: cycles of forward, of backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class Estimates:
         self._sizes = (microbatches[0], microbatches[min(_SECOND, len(microbatches) - 1)])
         self._least: dict[int, list[Least]] = {}
         self._read_bytes = bytes_of(model.read(microbatches[0])) // microbatches[0]
-        self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)  # of a microbatch's arguments
-        self._dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)  # of an update
+        self._arrival = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
+        self._update_dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
 
     # ------------------------------------------------------------------------------------------------ cuts
 
@@ -130,7 +130,7 @@ class Estimates:
         """What an update takes at least, behind the host's dispatch."""
         work = self._least_work(candidate)
         path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
-        return self._dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
+        return self._update_dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
 
     def _staying(self, candidate: Candidate, spans: Sequence[tuple[int, int]]) -> int:
         """What layers on the same IPUs have there at least. Parameters that are tied within them are there once."""
@@ -155,7 +155,7 @@ class Estimates:
             own = least[first:after]
             again = candidate.recompute is not None and after < len(least)  # the last stage may have both in one program
             products = sum(each.forward for each in own) / candidate.shards
-            forward = (max(products, start) if products else 0.0) + (0.0 if first else self._latency)
+            forward = (max(products, start) if products else 0.0) + (0.0 if first else self._arrival)
             work.append((forward, sum(each.again if again else each.backward for each in own) / candidate.shards))
         return work
 
@@ -206,10 +206,10 @@ class Estimates:
         cycles += 2 * self._link_cycles(gradients) if candidate.replicas > 1 else 0
         if candidate.offloads_state:
             size = sum(state) * candidate.shards * candidate.replicas // self._machines(candidate)
-            cycles += 2 * self._remote_cycles(size) + _TRANSFERS * self._latency * max(after - first for first, after in spans)
+            cycles += 2 * self._remote_cycles(size) + _LAYER_TRANSFERS * self._arrival * max(after - first for first, after in spans)
         streamed = self._streamed(candidate) * candidate.shards * candidate.replicas // self._machines(candidate)
         cycles += 2 * count * self._remote_cycles(streamed)
-        cycles += self._batch_cycles(candidate) + count * self._latency + self._dispatch
+        cycles += self._batch_cycles(candidate) + count * self._arrival + self._update_dispatch
         return Expected(
             cycles=cycles,
             fullness=self._fullness(candidate, alone, kept),
@@ -237,7 +237,7 @@ class Estimates:
             layers = [alone[layer] for layer in numbers]
             values = waits + self._staying(candidate, spans) + sum(state[layer] for layer in numbers)
             values += sum(each.stash_bytes for each in layers) if candidate.recompute else 0
-            code = max(each.code_bytes for each in layers) + _CODE_SHARED * sum(each.code_bytes for each in layers)
+            code = max(each.code_bytes for each in layers) + _SHARED_CODE_SHARE * sum(each.code_bytes for each in layers)
             own = values / tiles + code + max(each.transient_bytes for each in layers)
             worst = max(worst, (own + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes)
         return worst

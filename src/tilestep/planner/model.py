@@ -203,12 +203,12 @@ class Model:
                 if kind not in self._bodies:
                     self._bodies[kind] = _Body(layer, own, given)
                 bodies.append(self._bodies[kind])
-            differ: list[tuple[bool, ...]] = []  # of each layer, which arguments depend on parameters that are trained
+            differ: list[tuple[bool, ...]] = []  # by layer: which arguments depend on parameters that are trained
             ahead = (False,) * bodies[0].count
             for body in bodies:
                 differ.append(ahead)
                 ahead = tuple(body.is_real_output(out) and body.depends(out, ahead) for out in range(body.outputs))
-            wanted: list[tuple[int, ...]] = []  # of each layer, backwards, which outputs the loss needs
+            wanted: list[tuple[int, ...]] = []  # by layer, last first: which outputs the loss needs
             own_wanted: tuple[int, ...] = (0,)
             for body in reversed(bodies):
                 wanted.append(own_wanted)

@@ -15,7 +15,7 @@ from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
-Specs = tuple[PartitionSpec, ...]  # of a layer's leaves
+Specs = tuple[PartitionSpec, ...]  # one for each leaf of a layer
 
 _HOW: Final = f'PartitionSpecs of the axis "{SHARD_AXIS}", such as PartitionSpec(None, "{SHARD_AXIS}"), or None for what stays whole'
 
@@ -87,7 +87,7 @@ def within(shards: int) -> AbstractContextManager[Any]:
 
 def divided(layers: Sequence[Callable[..., Any]], candidate: Candidate, devices: Sequence[Any]) -> list[Callable[..., Any]]:
     """The layers, which may divide values by `with_sharding_constraint` wherever a pipeline traces them."""
-    mesh = meshes_of(candidate, devices)[0].abstract_mesh  # that of all stages
+    mesh = meshes_of(candidate, devices)[0].abstract_mesh  # all stages have the same
     if candidate.replicas > 1:
         mesh = mesh.update_axis_types({AXIS: AxisType.Manual})  # as a pipeline has it
 

@@ -13,7 +13,7 @@ from tilestep.program.hlo import Computation, Instruction
 
 FRONTEND: Final = "frontend_attributes"
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
-_AROUND: Final = frozenset({"bitcast", "reshape", "transpose", "copy", "convert", "reverse", "select"})  # what XLA puts behind a product
+_BEHIND_PRODUCTS: Final = frozenset({"bitcast", "reshape", "transpose", "copy", "convert", "reverse", "select"})
 
 
 def with_attributes(computation: Computation, _: Context) -> Computation:
@@ -41,7 +41,7 @@ def _behind(instruction: Instruction, users: Mapping[str, Sequence[Instruction]]
         instruction = readers[0]
         if not _is_made(instruction):
             return instruction.attributes.get(FRONTEND, "")
-        if instruction.opcode not in _AROUND:
+        if instruction.opcode not in _BEHIND_PRODUCTS:
             break
     return ""
 

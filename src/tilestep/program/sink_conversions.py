@@ -12,7 +12,7 @@ from tilestep.program.hlo import Computation, HloModule, Instruction
 from tilestep.program.shapes import Shape
 
 _PRODUCTS = ("dot", "convolution")
-_VIEWS = ("bitcast", "reshape", "transpose")  # of a kernel of one element, for example, which XLA:CPU multiplies as a matrix
+_VIEWS = ("bitcast", "reshape", "transpose")  # XLA:CPU multiplies a kernel of one element, for example, as a matrix
 
 _MOVES = (*_VIEWS, "copy")
 

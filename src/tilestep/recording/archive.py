@@ -15,10 +15,10 @@ from tilestep.messages import plain
 
 MOST_MEMBERS: Final = 1_000
 MOST_MEMBER_BYTES: Final = 128 * 2**20  # unpacked
-MOST_UNPACKED_BYTES: Final = 512 * 2**20  # of all members together
+MOST_UNPACKED_BYTES: Final = 512 * 2**20  # all members together
 
 _END: Final = struct.Struct("<4s4H2LH")  # end of central directory
-_ENTRY: Final = struct.Struct("<4s6H3L5H2L")  # of the central directory
+_DIRECTORY_ENTRY: Final = struct.Struct("<4s6H3L5H2L")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")  # before each member
 _LZMA: Final = struct.Struct("<2xHBL")  # version, size of the properties, lc/lp/pb, size of the dictionary
 _LZMA_PROPERTIES: Final = 5  # bytes
@@ -36,7 +36,7 @@ class _Member:
     crc: int
     packed_bytes: int
     size_bytes: int
-    offset: int  # of its local header
+    header_at: int
 
 
 @final
@@ -108,10 +108,10 @@ class Archive:
 
     def _packed(self, name: str, member: _Member) -> memoryview:
         """The bytes of a member as they stand in the file."""
-        if member.offset + _LOCAL.size > len(self._data):
+        if member.header_at + _LOCAL.size > len(self._data):
             raise self.error(f"has a damaged member '{name}'", "it lies behind the end of the file")
-        signature, *_, name_bytes, extra_bytes = _LOCAL.unpack_from(self._data, member.offset)
-        begin = member.offset + _LOCAL.size + name_bytes + extra_bytes
+        signature, *_, name_bytes, extra_bytes = _LOCAL.unpack_from(self._data, member.header_at)
+        begin = member.header_at + _LOCAL.size + name_bytes + extra_bytes
         if signature != b"PK\x03\x04" or begin + member.packed_bytes > len(self._data):
             raise self.error(f"has a damaged member '{name}'", "no member begins, or ends, where the directory says")
         return memoryview(self._data)[begin : begin + member.packed_bytes]
@@ -128,11 +128,11 @@ class Archive:
             raise self.error(f"has {count:,} members", f"at most {MOST_MEMBERS:,} are read")
         end = position + directory_bytes
         for _ in range(count):
-            if position + _ENTRY.size > end:
+            if position + _DIRECTORY_ENTRY.size > end:
                 raise self.error("has a damaged directory", f"it ends before the last of {count:,} members")
-            entry = _ENTRY.unpack_from(data, position)
-            signature, made_by, _, flags, method, _, _, crc, packed, size, name_bytes, extra, comment, _, _, attributes, offset = entry
-            begin = position + _ENTRY.size
+            entry = _DIRECTORY_ENTRY.unpack_from(data, position)
+            signature, made_by, _, flags, method, _, _, crc, packed, size, name_bytes, extra, comment, _, _, attributes, header_at = entry
+            begin = position + _DIRECTORY_ENTRY.size
             name = data[begin : begin + name_bytes].decode("utf-8", "backslashreplace")
             position = begin + name_bytes + extra + comment
             if signature != b"PK\x01\x02" or position > end:
@@ -146,7 +146,7 @@ class Archive:
                 raise self.error(member, f"it is packed by method {method}; stored (0), deflate (8) and LZMA (14) are read")
             if size > MOST_MEMBER_BYTES:
                 raise self.error(member, f"it unpacks to {size:,} B, and at most {MOST_MEMBER_BYTES:,} B are read")
-            yield name, _Member(method=method, crc=crc, packed_bytes=packed, size_bytes=size, offset=offset)
+            yield name, _Member(method=method, crc=crc, packed_bytes=packed, size_bytes=size, header_at=header_at)
 
 
 def archived(members: Mapping[str, bytes], *, quickly: bool = False) -> bytes:

@@ -12,7 +12,7 @@ from tilestep.messages import shown
 
 _WORDS = ("name", "description")
 _WHERE = "the machine of the recording:"
-_MOST_TILES = 2**16  # of an IPU in a recording
+_MOST_TILES_PER_IPU = 2**16
 
 
 def machine_document(machine: MachineSpec) -> dict[str, Value]:
@@ -40,6 +40,6 @@ def machine_from_document(document: object) -> MachineSpec:
         machine = assemble(name=fields["name"], description=fields["description"], sources=sources)
     except SpecError as error:
         raise RecordingError(str(error)) from None
-    if machine.ipu.num_tiles > _MOST_TILES:
-        raise RecordingError(f"{_WHERE} ipu.num_tiles is {machine.ipu.num_tiles:,}: at most {_MOST_TILES:,} are read")
+    if machine.ipu.num_tiles > _MOST_TILES_PER_IPU:
+        raise RecordingError(f"{_WHERE} ipu.num_tiles is {machine.ipu.num_tiles:,}: at most {_MOST_TILES_PER_IPU:,} are read")
     return machine

@@ -17,9 +17,9 @@ from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.tables import Tables
 
 _MAX_SUM: Final = 1 << 62  # bytes of all on all tiles, up to which sums are made in 64 bits
-MAX_CELLS: Final = 1 << 24  # of one matrix: 128 MiB
-LIFE_COLUMNS: Final = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")  # that say which cells a life takes
-_BLOCK_CELLS: Final = 1 << 18  # of the matrices that the search for the peak looks at, one after the other
+MAX_MATRIX_CELLS: Final = 1 << 24  # 128 MiB
+LIFE_COLUMNS: Final = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")  # they say which cells a life takes
+_SEARCHED_CELLS: Final = 1 << 18  # the search for the peak looks at matrices of so many, one after the other
 _ALWAYS: Final = tuple(CATEGORIES.index(name) for name in ("resident", "constant"))
 
 Ints = NDArray[np.int64]
@@ -148,12 +148,12 @@ def tile_bytes(memory: ProgramMemory, *, ticks: range | None = None, tiles: rang
         [ticks, tiles].
 
     Raises:
-        ValueError: if a tick or tile is none of the program's, or the matrix would have more than MAX_CELLS cells.
+        ValueError: if a tick or tile is none of the program's, or the matrix would have more than MAX_MATRIX_CELLS cells.
     """
     ticks = _within(ticks, memory.num_ticks, "ticks")
     tiles = _within(tiles, memory.num_tiles, "tiles")
-    if len(ticks) * len(tiles) > MAX_CELLS:
-        raise ValueError(f"{len(ticks)} ticks of {len(tiles)} tiles are more than {MAX_CELLS} cells: ask for fewer ticks or tiles")
+    if len(ticks) * len(tiles) > MAX_MATRIX_CELLS:
+        raise ValueError(f"{len(ticks)} ticks of {len(tiles)} tiles are more than {MAX_MATRIX_CELLS} cells: ask for fewer ticks or tiles")
     everywhere = memory.always_bytes + memory.temporary_tile_bytes[ticks.start : ticks.stop, None]
     return _cells(memory, np.arange(len(memory.first)), ticks, tiles) + everywhere
 
@@ -162,7 +162,7 @@ def peak(memory: ProgramMemory) -> Peak:
     """The fullest tile at the tick at which it is fullest. It looks at each tile that differs from its neighbour, and at each tick."""
     tiles, parts = _segments(memory)
     best = Peak(total_bytes=-1, tile=0, tick=0)
-    rows = max(1, _BLOCK_CELLS // len(tiles))
+    rows = max(1, _SEARCHED_CELLS // len(tiles))
     for start in range(0, memory.num_ticks, rows):
         ticks = range(start, min(start + rows, memory.num_ticks))
         cells = _summed(parts, ticks, len(tiles)) + memory.temporary_tile_bytes[start : ticks.stop, None]

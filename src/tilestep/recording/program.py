@@ -19,25 +19,15 @@ N = TypeVar("N", bound=Node)
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCompilation:
-    """A program, and what is known of its compilation.
-
-    Attributes:
-        program: as it was planned.
-        detail: what its values take of the tiles' memory; None: it is not recorded.
-        fingerprint: hexadecimal; '' if unknown.
-        hlo: text of the program as it was planned; None: it is not kept.
-        options: of its plan; None: unknown.
-        origin: 'user', 'jax' or 'group'.
-        group: of programs that it is a member of.
-    """
+    """A program as it was planned, and what is known of its compilation."""
 
     program: Program
-    detail: Liveness | None = None
-    fingerprint: str = ""
-    hlo: str | None = None
-    options: PlanOptions | None = None
-    origin: str = "user"
-    group: str = ""
+    detail: Liveness | None = None  # memory of its values in the tiles; None: it is not recorded
+    fingerprint: str = ""  # hexadecimal; '' if unknown
+    hlo: str | None = None  # text; None: it is not kept
+    options: PlanOptions | None = None  # options of its plan; None: unknown
+    origin: str = "user"  # 'user', 'jax' or 'group'
+    group: str = ""  # group of programs that it is a member of
 
 
 @final

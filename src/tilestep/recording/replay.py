@@ -70,7 +70,7 @@ def replay_of_file(
     try:
         system = replay(history, machine=machine, programs=programs, calls=calls, record=record, links=record)
         system.mark()
-    except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:  # what the simulation takes to be impossible
+    except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:  # the simulation takes it to be impossible
         raise RecordingError(f"the journal of the recording cannot be played: {plain(error) or type(error).__name__}") from None
     return system
 

@@ -13,7 +13,7 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-# of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the tables from 'counts' to 'period' and what
+# A reader refuses a higher form. Form 1 lacks the text 'options', forms 1 and 2 the tables from 'counts' to 'period' and what
 # groups leave in the tiles
 VERSION: Final = 3
 SUFFIX: Final = ".tilestep"
@@ -26,7 +26,7 @@ class Column:
     """One column of a table."""
 
     dtype: Dtype  # dtype of its elements, in memory. A file may hold any narrower whole type.
-    doc: str  # what an element is, with its unit
+    doc: str  # meaning and unit of an element
     table: str = ""  # the table whose rows the elements number, 'strings' for text, or ''
     delta: bool = False  # whether a file holds differences to the element before, because they repeat
 
@@ -59,10 +59,10 @@ EVENT_KINDS: Final[tuple[str, ...]] = (
     "wait",  # the host waits for a value
     "transfer",  # a link or memory is busy
 )
-CATEGORIES: Final = ("temporary", "resident", "constant", "argument", "result")  # of lives
-CALLS: Final = tuple(CALL_KINDS)  # of the journal, by their numbers
+CATEGORIES: Final = ("temporary", "resident", "constant", "argument", "result")  # a life has one
+CALLS: Final = tuple(CALL_KINDS)  # the journal numbers them
 
-MOST_ROWS: Final[Mapping[str, int]] = MappingProxyType(  # of tables whose rows readers make objects of
+MOST_ROWS: Final[Mapping[str, int]] = MappingProxyType(  # readers make an object of each row
     {"frames": 1_000_000, "programs": 100_000, "lanes": 100_000, "runs": 1_000_000, "processes": 100_000, "threads": 100_000}
 )
 TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
@@ -86,7 +86,7 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "runs": _count("how often it ran"),
             "loads": _count("runs before which another program was loaded; members of a group bring their code without a load"),
         },
-        "lives": {  # of values in the tiles, from the first to the last tick at which they take memory
+        "lives": {  # values in the tiles, from the first to the last tick at which they take memory
             "program": _row("programs", "the program"),
             "name": _text("of the value: the user's name or operation"),
             "category": _count("index into CATEGORIES", "uint8"),
@@ -175,11 +175,11 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "ipu": _count("index of the IPU", "int32"),
             "peak_tile_bytes": _count("on its fullest tile, all members together"),
         },
-        "members": {  # of the groups on those IPUs, in order of first dispatch
+        "members": {  # the groups on those IPUs, in order of first dispatch
             "group": _row("groups", "the group"),
             "name": _text("of the program"),
         },
-        "batches": {  # of loops that accumulate gradients
+        "batches": {  # loops that accumulate gradients
             "loop": _text("name of the loop's programs"),
             "microbatch": _count("samples of a microbatch; -1: unknown"),
             "count": _count("microbatches that a replica accumulates for an update"),

@@ -11,7 +11,7 @@ from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Program
 
 MOST_FILE_BYTES: Final = 200_000  # a larger file is left out
-MOST_BYTES: Final = 1_000_000  # of all files together
+MOST_BYTES: Final = 1_000_000  # all files together
 _READ: Final[ContextVar[dict[str, str | None] | None]] = ContextVar("_READ", default=None)  # text by path; None: files are read each time
 
 

@@ -123,7 +123,7 @@ TILES = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 100, 124, 125, 736, 1216, 1471, 1472]
 def lists_of_any_size(monkeypatch: pytest.MonkeyPatch, ipu: IpuSpec) -> Iterator[None]:
     """On the toy's small tiles lists of work exclude plans, and the law ends there (docs/reference/cost-model.md)."""
     if ipu is TOY:
-        monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)
+        monkeypatch.setattr(conv_methods, "WORK_LISTS_SHARE_OF_ROOM", math.inf)
     convolution_plan.cache_clear()
     yield
     convolution_plan.cache_clear()

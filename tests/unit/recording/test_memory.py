@@ -20,7 +20,7 @@ from tilestep.plan.steps import Node, TileMemory
 from tilestep.program import parse_hlo
 from tilestep.recording.container import Builder
 from tilestep.recording.memory import (
-    MAX_CELLS,
+    MAX_MATRIX_CELLS,
     Peak,
     ProgramMemory,
     alive,
@@ -226,6 +226,6 @@ def test_what_the_program_does_not_have_and_what_is_too_much_are_errors() -> Non
             asked()
     with pytest.raises(ValueError, match="tiles 4:5 were asked for"):
         over_time(memory, 4)
-    large = columns(num_tiles=2048, temporary_tile_bytes=np.zeros(MAX_CELLS // 2048 + 1, np.int64))
-    with pytest.raises(ValueError, match=f"8193 ticks of 2048 tiles are more than {MAX_CELLS} cells: ask for fewer ticks or tiles"):
+    large = columns(num_tiles=2048, temporary_tile_bytes=np.zeros(MAX_MATRIX_CELLS // 2048 + 1, np.int64))
+    with pytest.raises(ValueError, match=f"8193 ticks of 2048 tiles are more than {MAX_MATRIX_CELLS} cells: ask for fewer ticks or tiles"):
         tile_bytes(large)

@@ -38,13 +38,13 @@ from tilestep.recording.edits.script import Script
 from tilestep.recording.sources import MOST_TEXT, Source
 
 _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
-LOADS_DOMINATE: Final = 0.1  # of emulated time
+_DOMINATING_SHARE: Final = 0.1
 _MOST_IPUS: Final = 4  # beside the busiest one, that are looked at
 _SINGLE: Final = "single operations outside of jit"
 _TURNING: Final = "single operations between jitted functions"
 _JITTED: Final = "jitted functions"
 _COPIES: Final = "copies of arrays of the host"
-_LOOPS: Final = "jit_repeat_"  # of the names of programs that `repeat` makes
+_REPEAT_PREFIX: Final = "jit_repeat_"
 _ONE_PROGRAM: Final = "arrays in place of static arguments, one dtype, one jit"
 
 
@@ -65,11 +65,11 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """Of the busiest IPU, and of others on which programs evict each other, because the others may wait for them."""
     saving = figures.cycles_by_kind.get("save", 0)
     spent = figures.cycles_by_kind.get("load", 0) + saving
-    if spent > LOADS_DOMINATE * figures.emulated_cycles:
+    if spent > _DOMINATING_SHARE * figures.emulated_cycles:
         yield from _on_busiest(figures, evidence, spent, saving)
     told = set(figures.loaded_on_busiest)
     for loading in figures.loaded_elsewhere[:_MOST_IPUS]:
-        if evidence is not None and loading.load_cycles + loading.save_cycles > LOADS_DOMINATE * figures.emulated_cycles:
+        if evidence is not None and loading.load_cycles + loading.save_cycles > _DOMINATING_SHARE * figures.emulated_cycles:
             yield from _elsewhere(figures, evidence, loading, told)
             told.update(loading.keys)
 
@@ -119,7 +119,7 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
         elif part.cycles == most:
             text = f"{head}; {count:,} of them {are} of {what}: {text}"
         elif ways or (
-            part.cycles > LOADS_DOMINATE * figures.emulated_cycles
+            part.cycles > _DOMINATING_SHARE * figures.emulated_cycles
             and (what != _JITTED or len({unit.function for unit in part.units}) < count)
         ):
             text = f"{count:,} of the {total:,} program loads {are} of {what}: {text}"
@@ -218,7 +218,7 @@ def _ways(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | No
             edit = f"put {named} with {its} sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", line=line))
-    alone = [unit for unit in _distinct(figures, alone, evidence) if unit.loads > 1]  # what is loaded once is not spared by turns
+    alone = [unit for unit in _distinct(figures, alone, evidence) if unit.loads > 1]  # turns spare no single load
     keys = [key for unit in alone for key in unit.keys]
     if len({unit.function for unit in alone}) > 1:
         names = names_text([unit.label for unit in alone], most=3)
@@ -242,8 +242,8 @@ def _loops(figures: Figures, units: Sequence[LoadedUnit], evidence: Evidence | N
     found: list[LoadedUnit] = []
     for unit in units:
         if unit.origin == "group" and is_loop(_group_of(figures, unit)):
-            keys = sorted(unit.keys, key=lambda key: not evidence.programs[key].name.startswith(_LOOPS))
-            if sum(evidence.programs[key].name.startswith(_LOOPS) for key in keys) == 1:
+            keys = sorted(unit.keys, key=lambda key: not evidence.programs[key].name.startswith(_REPEAT_PREFIX))
+            if sum(evidence.programs[key].name.startswith(_REPEAT_PREFIX) for key in keys) == 1:
                 found.append(replace(unit, keys=tuple(keys)))
     return found
 

@@ -25,10 +25,10 @@ from tilestep.sim.trace import BESIDE, EventKind
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
 
 Unit = Literal["run", "step"]
-_DOMINATES: Final = 0.5  # of emulated time
-_LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
-_RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
-_BETWEEN: Final = 0.1  # of a step: less is not worth its words
+_DOMINATING_SHARE: Final = 0.5
+_TARGET_SET_UP_SHARE: Final = 0.1  # in a longer run
+_MOST_RELOADED_TURNS_SHARE: Final = 0.5  # a program that loads more often is never warm
+_LEAST_SHARE_BETWEEN_STEPS: Final = 0.1
 _MOST: Final = 1024  # times as many steps
 
 
@@ -133,7 +133,7 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     half = evidence.turns(tuple(turns.starts), sums=True)
     if half is None:
         return _of_trips(figures, evidence, turns)
-    reloads = max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count
+    reloads = max(half.loads.get(key, 0) for key in turns.members) > _MOST_RELOADED_TURNS_SHARE * half.count
     if reloads and not turns.is_pipeline:
         return None
     places = tuple(turns.starts)
@@ -150,7 +150,7 @@ def _between(half: Turns, members: Collection[int]) -> float | None:
         if totals.cycles:
             slowest = max(totals.cycles.values(), key=_busy)
             total += slowest.get("load", 0) if key in members else _busy(slowest)
-    return min(total / half.cycles, 1.0) if total > _BETWEEN * half.cycles else None
+    return min(total / half.cycles, 1.0) if total > _LEAST_SHARE_BETWEEN_STEPS * half.cycles else None
 
 
 def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | None:
@@ -268,7 +268,7 @@ def _samples_of_pipeline(figures: Figures, evidence: Evidence, turns: _Turns) ->
         own = [a for a in evidence.programs[program.key].arguments if a.result is None and not a.on_host]
         known = never_new(evidence, program) | {each.index for each in evidence.handed_over.get(program.key, ())}
         shapes = [array_of(a.shape) for a in own if a.index not in known]
-        axes = 1 + (program.num_ipus > 1)  # of the one microbatch, and of a replica's IPU
+        axes = 1 + (program.num_ipus > 1)  # the one microbatch, and a replica's IPU
         for dims in (each.dims for each in shapes if each is not None):
             rows = dims[axes] if len(dims) > axes and set(dims[:axes]) == {1} else 0
             found.add(rows * program.num_ipus * round(program.runs / turns.steps))
@@ -351,10 +351,10 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if evidence is None:
         return
     steady = steady_state(figures, evidence)
-    if steady is None or steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
+    if steady is None or steady.set_up_cycles < _DOMINATING_SHARE * figures.emulated_cycles:
         return
     work, factor = steady.steps * steady.step_cycles, 2
-    while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
+    while factor < _MOST and steady.set_up_cycles / factor > _TARGET_SET_UP_SHARE * (work + steady.set_up_cycles / factor):
         factor *= 2
     each, whole = time_text(evidence.seconds(steady.step_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
     grouped = any(program.key == steady.key and program.group for program in figures.programs)

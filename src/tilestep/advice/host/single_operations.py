@@ -19,15 +19,15 @@ from tilestep.recording.edits.relocate import merged, on_cpu, passed_straight
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedUnit:
-    """What an IPU keeps as one program: a program, or a group of them."""
+    """What an IPU keeps as one program: a program, or a group of them. `cycles` are those of its loads."""
 
     label: str
     function: str  # the same for programs that are one function, called with other shapes
     origin: Origin
     loads: int
     runs: int
-    cycles: int  # of its loads
-    keys: tuple[int, ...]  # of its programs
+    cycles: int
+    keys: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -77,8 +77,8 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
-_MOST_OF_THEM: Final = 0.3  # of single operations, by what their loads take
-_TAKES_PART: Final = 0.1  # of the loads of the function with most: one that is loaded less often can stay apart
+_MOST_LOADS_SHARE: Final = 0.3
+_LEAST_LOADS_SHARE: Final = 0.1  # a function that is loaded less often, next to that with most, can stay apart
 Shares = tuple[tuple[Line, float], ...]
 
 
@@ -122,7 +122,7 @@ def taking_turns(figures: Figures, units: Sequence[LoadedUnit], evidence: Eviden
     users = [unit for unit in loaded(figures, figures.loaded_on_busiest) if unit.origin == "user" and unit.loads > 1]
     if evidence is None or not users:
         return [], []
-    users = [unit for unit in users if unit.loads >= _TAKES_PART * users[0].loads]  # the first has most
+    users = [unit for unit in users if unit.loads >= _LEAST_LOADS_SHARE * users[0].loads]  # the first has most
     owned = {key for unit in users for key in unit.keys}
     keys = [call.key for call in evidence.dispatches]
     places = [place for place, key in enumerate(keys) if key in owned]
@@ -143,7 +143,7 @@ def _unjitted(figures: Figures, shares: Shares, evidence: Evidence) -> str:
         if (function := jittable_at(line)) is not None and function not in own:
             parts[function] = parts.get(function, 0.0) + share
     (name, line), share = max(parts.items(), key=lambda item: item[1], default=(("", None), 0.0))
-    return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _MOST_OF_THEM else ""
+    return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _MOST_LOADS_SHARE else ""
 
 
 def single_text(
@@ -238,7 +238,7 @@ def single_ways(figures: Figures, units: Sequence[LoadedUnit], users: Sequence[L
     own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
     lines = {line for key in keys for line in runs.get(key, ())}
     stays = not own.isdisjoint(lines) or any(map(yields_at, lines)) or any(_multiplies(evidence.programs[key]) for key in keys)
-    if not stays and all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
+    if not stays and all(evidence.programs[key].num_ipus == 1 for key in keys):  # a program of several devices goes where its arrays are
         ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
     return tuple(ways)
 

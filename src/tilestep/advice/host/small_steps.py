@@ -33,11 +33,11 @@ from tilestep.sim.calls import Dispatch, Read, Wait
 from tilestep.units import ceil_div
 
 _ON_IPU: Final = "a loop on the IPU (lax.scan, or repeat of tilestep.train)"
-_FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
-_SYNC: Final = 0.3  # of the supersteps: above that they are small
+_LEAST_FILLED_SHARE: Final = 0.3
+_MOST_SYNC_SHARE: Final = 0.3
 _FACTORS: Final = (2, 4, 8, 16)
-_MOST: Final = 0.8  # of what the largest batch saves
-_LEAST_SHARE: Final = 0.05  # of emulated time
+_ENOUGH_OF_LARGEST_SAVING: Final = 0.8
+_LEAST_SHARE: Final = 0.05
 
 
 class _Larger(NamedTuple):
@@ -46,7 +46,7 @@ class _Larger(NamedTuple):
     batch: int
     factor: int
     program: Program
-    indices: frozenset[int]  # of the arguments that have it
+    argument_indices: frozenset[int]
 
 
 def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -56,8 +56,8 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     program, source = evidence.programs[profile.key], evidence.sources[profile.key]
     filled = _filled(evidence, profile)
-    thin = profile.families[0].family in PRODUCTS and filled < _FILLED
-    if not thin and sum(family.sync for family in profile.families) < _SYNC * superstep_cycles(profile):
+    thin = profile.families[0].family in PRODUCTS and filled < _LEAST_FILLED_SHARE
+    if not thin and sum(family.sync for family in profile.families) < _MOST_SYNC_SHARE * superstep_cycles(profile):
         return
     larger = _larger(evidence, profile, program, source, _most_behind_each_other(figures, evidence, profile))
     if larger is None:
@@ -176,7 +176,7 @@ def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, sourc
         found = list(_multiples(evidence, program, source, batch, dims, most))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
-            return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _MOST * max(saved))
+            return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _ENOUGH_OF_LARGEST_SAVING * max(saved))
     return None
 
 
@@ -201,10 +201,10 @@ def _all_larger(changed: Mapping[int, Program]) -> Change:
 
 _LEAST_RUNS: Final = 16
 _LONG: Final = 1e-3  # emulated seconds from one call to the next: what is in between is more than a call
-_WORK: Final = 0.25  # of a call's time: below that it is short
-_BYTES: Final = 0.25  # of a call's time, that its bytes need, latency aside: above that they are to be fewer
-_BESIDE: Final = 0.1  # of the calls may have another program behind them
-_ROOM: Final = 0.5  # of the memory that the program leaves, that the arguments of all calls may take
+_MOST_WORK_SHARE: Final = 0.25
+_MOST_BYTES_SHARE: Final = 0.25  # latency aside, which fewer calls save
+_MOST_INTERRUPTED_SHARE: Final = 0.1
+_ARGUMENTS_SHARE_OF_FREE: Final = 0.5
 
 
 def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -222,8 +222,8 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     turns, work = evidence.turns(starts), superstep_cycles(profile) / profile.runs
     if turns is None or evidence.seconds(turn := turns.cycles / turns.count) > _LONG:
         return
-    without_reads = turn - profile.cycles.read / profile.runs  # of which `reads` tells
-    if work > _WORK * without_reads or _of_bytes(evidence, profile) > _BYTES * without_reads:
+    without_reads = turn - profile.cycles.read / profile.runs  # `reads` tells of those
+    if work > _MOST_WORK_SHARE * without_reads or _of_bytes(evidence, profile) > _MOST_BYTES_SHARE * without_reads:
         return
     if not _follow_each_other(evidence, profile.key):
         return
@@ -274,7 +274,7 @@ def _follow_each_other(evidence: Evidence, key: int) -> bool:
     """Whether the program's calls mostly have no other program between them."""
     calls = evidence.dispatches
     own = sum(call.key == key for call in calls)
-    return sum(one.key == key != other.key for one, other in pairwise(calls)) <= _BESIDE * own
+    return sum(one.key == key != other.key for one, other in pairwise(calls)) <= _MOST_INTERRUPTED_SHARE * own
 
 
 def _is_watched(evidence: Evidence, key: int) -> bool:
@@ -288,7 +288,7 @@ def _times(figures: Figures, profile: ProgramProfile, program: Program, fresh: S
     """Calls in one: as many in each, and no more than have room in the tiles."""
     free = figures.machine.tile_sram_bytes - profile.peak_tile_bytes
     of_call = sum(argument.size_bytes for argument in program.arguments if argument.index in fresh) / figures.machine.num_tiles
-    most = min(LOOP_STEPS, profile.runs, int(_ROOM * max(free, 0) / of_call) if of_call else LOOP_STEPS)
+    most = min(LOOP_STEPS, profile.runs, int(_ARGUMENTS_SHARE_OF_FREE * max(free, 0) / of_call) if of_call else LOOP_STEPS)
     return ceil_div(profile.runs, ceil_div(profile.runs, most)) if most > 1 else 0
 
 

@@ -18,10 +18,10 @@ from tilestep.recording.edits.programs import on_fewer_tiles
 from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import Change, with_changed
 
-IO_TILES: Final = 32  # that Graphcore's examples give to transfers
+IO_TILES: Final = 32  # as in Graphcore's examples
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
 _SMALL: Final = 100  # times smaller than the largest: half of its bytes is nothing, as of a rate
-LEAST_SHARE: Final = 0.05  # of emulated time that the bytes need, latency aside
+_LEAST_LINK_SHARE: Final = 0.05  # latency aside, which smaller arrays do not save
 
 
 def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -77,14 +77,14 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
     """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
-    if origin == "user":  # what callbacks alone bring comes neither before a call nor beside I/O tiles
+    if origin == "user":  # bytes of callbacks come neither before a call nor beside I/O tiles
         known = [p for p in known if fresh_arguments(p, evidence.programs[p.key], evidence)]
     moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
     if profile is None:
         return None
     cycles = profile.runs * evidence.machine.host_cycles(to_ipus=moved[profile.key])
-    if cycles < LEAST_SHARE * figures.rest_cycles:
+    if cycles < _LEAST_LINK_SHARE * figures.rest_cycles:
         return None
     return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
 

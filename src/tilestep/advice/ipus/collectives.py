@@ -23,8 +23,8 @@ from tilestep.recording.edits.programs import with_collectives
 from tilestep.recording.edits.script import ImpossibleEditError, with_changed
 from tilestep.recording.sources import module_of
 
-_LEAST: Final = 0.05  # of emulated time, or of what other edits leave of a step, that is worth another exchange
-_COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
+_LEAST_SHARE: Final = 0.05  # less, also of what other edits leave of a step, is not worth another exchange
+_STEPS: Final = (2, 4, 8, 16, 32, 64)  # gradients would be exchanged after so many
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
 _ALONG: Final = frozenset({"convert", "copy", "bitcast", "reshape", "transpose", "add", "multiply", "tuple"})  # from products to their sum
@@ -65,7 +65,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     )
     if gradients is not None and {leaf.name for leaf in found} <= gradients:
         rest = max(figures.rest_cycles - spent[key], 1)
-        count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
+        count = next((count for count in _STEPS if spent[key] / count < _LEAST_SHARE * (rest + spent[key] / count)), _STEPS[-1])
         smaller = ", or in a smaller dtype" if sizes else ""
         text = f"{exchanges}: exchange gradients after several steps (gradient accumulation){smaller}."
         seldom = Way(
@@ -95,7 +95,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             text = f"{exchanges}. {why}. It is added up over {axes}. Divide {other}, or exchange a smaller dtype."
         ways = (half,)
     line = line_of(program, largest.frame) or evidence.line_of_call(key)
-    yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True, least_share=_LEAST)
+    yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True, least_share=_LEAST_SHARE)
 
 
 class _Exchanged(NamedTuple):

@@ -24,7 +24,7 @@ from tilestep.sim.calls import Dispatch
 from tilestep.sim.state.ledger import ProgramTotals
 from tilestep.sim.trace import BESIDE, Task
 
-MOST_PARTS: Final = 200  # of all stages together
+MOST_STAGE_PARTS: Final = 200
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
 _NO_WORK: Final = (*BESIDE, "load", "read")
 _COPIES: Final = ("store", "load", "store parameters", "load parameters")  # tasks that run a program for each array
@@ -109,10 +109,10 @@ def steps_each(evidence: Evidence, group: str) -> float:
 
 
 class StagePart(NamedTuple):
-    """A part of a stage, which begins with a product of forward."""
+    """A part of a stage, which begins with a product of forward: its cycles, and the size of the result that a cut behind it passes on."""
 
-    cycles: int  # of the product
-    size_bytes: int  # of its result, which a cut behind it passes on; 0: unknown
+    cycles: int
+    size_bytes: int  # 0: unknown
 
 
 NO_PART: Final = StagePart(cycles=0, size_bytes=0)
@@ -163,19 +163,19 @@ class _Steps:
         self.starts: list[int] = []
         self.count = 0
         self._entry: int | None = None
-        self._begin: int | None = None  # of an entry whose first task has not come
+        self._begin_without_task: int | None = None
         self._seen: set[tuple[Task, int]] = set()
 
     def enter(self, entry: int, position: int) -> None:
         if entry != self._entry:
-            self._entry, self._begin = entry, position
+            self._entry, self._begin_without_task = entry, position
 
     def add(self, task: Task, key: int) -> None:
-        if self._begin is not None:
-            self.starts.append(self._begin)
+        if self._begin_without_task is not None:
+            self.starts.append(self._begin_without_task)
         comes_again = task.microbatch >= 0 and task.kind not in _COPIES and (task, key) in self._seen
-        if self._begin is not None or comes_again:
-            self._begin = None
+        if self._begin_without_task is not None or comes_again:
+            self._begin_without_task = None
             self._seen.clear()
             self.count += 1
         self._seen.add((task, key))
@@ -202,16 +202,16 @@ def _of_node(node: Node) -> list[Superstep]:
         case Series():
             return [part for child in node.nodes for part in _of_node(child)]
         case Loop():
-            return _of_node(node.body) * min(node.trips or 1, MOST_PARTS)
+            return _of_node(node.body) * min(node.trips or 1, MOST_STAGE_PARTS)
         case Superstep() if node.family in PRODUCTS and not goes_backward(node.scope):
             return [node]
         case _:
             return []
 
 
-_BETTER: Final = 0.9  # of the longest stage: a cut that is not as much better is not worth a sentence
-_EMPTY: Final = 0.25  # of a step's time, that is not the longest stage's work
-_LEFT: Final = 0.1  # of a step's time, that more microbatches leave of that
+_MOST_OF_LONGEST_STAGE: Final = 0.9  # a cut that is not as much better is not worth a sentence
+_MIN_BUBBLE_SHARE: Final = 0.25
+_TARGET_BUBBLE_SHARE: Final = 0.1
 _DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
 _FACTORS: Final = (2, 4, 8, 16)
 _FINE: Final = 1000  # parts of a whole in which costs are scaled
@@ -257,7 +257,7 @@ def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal
     """
     parts = [parts_of(evidence, keys) for keys in pipeline.keys]
     counts = [len(of_stage) for of_stage in parts]
-    if words.cut is None or not len(counts) < sum(counts) <= MOST_PARTS:
+    if words.cut is None or not len(counts) < sum(counts) <= MOST_STAGE_PARTS:
         return None
     pairs = zip(pipeline.costs, parts, strict=True)
     shares = [(cost, [part.cycles for part in of_stage] or [1]) for cost, of_stage in pairs]
@@ -268,7 +268,7 @@ def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal
     passing = [0.0 if size <= most else inf for size in passed]
     cuts = best_cuts(work, passing, len(counts))
     costs, sizes = stage_costs(work, passing, cuts), [sum(products[first:after]) for first, after in pairwise(cuts)]
-    if len(costs) < len(counts) or sizes == counts or max(costs) > _BETTER * max(pipeline.costs):
+    if len(costs) < len(counts) or sizes == counts or max(costs) > _MOST_OF_LONGEST_STAGE * max(pipeline.costs):
         return None
     now, better = (", ".join(map(str, numbers)) for numbers in (counts, sizes))
     text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
@@ -334,9 +334,9 @@ def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWo
     """More microbatches; None if the pipeline is hardly empty."""
     work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
     empty = step - work
-    if words.more is None or empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
+    if words.more is None or empty < _MIN_BUBBLE_SHARE * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
         return None
-    factor = next((factor for factor in _FACTORS if empty / factor < _LEFT * (work + empty / factor)), _FACTORS[-1])
+    factor = next((factor for factor in _FACTORS if empty / factor < _TARGET_BUBBLE_SHARE * (work + empty / factor)), _FACTORS[-1])
     way_out = (
         f"it fills and empties, and updates, for {now:,} microbatches; with {now * factor:,} in a step it does so less often for as many "
         "samples"
@@ -352,8 +352,8 @@ def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter
     longest, count = max(pipeline.busy), len(pipeline.busy)
     beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
     overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
-    is_overlapped = beside < -_LEFT * step  # as in inference, where nothing comes back to a stage, so that it goes on by itself
-    if words.overlap is None or is_overlapped or overlapped > (1 - _LEFT) * step:
+    is_overlapped = beside < -_TARGET_BUBBLE_SHARE * step  # as in inference, where nothing comes back to a stage
+    if words.overlap is None or is_overlapped or overlapped > (1 - _TARGET_BUBBLE_SHARE) * step:
         return None
     way_out = f"each microbatch goes through all stages before the next begins; {words.overlapped}"
     return _Shorter(words.overlap.format(group=pipeline.group), way_out, overlapped, "by the work of the longest stage")

@@ -19,7 +19,7 @@ from tilestep.recording.edits.script import with_changed
 from tilestep.recording.sources import planned_again
 
 _NOT_IN_HALF: Final = frozenset({LINEAR_ALGEBRA, FFT})  # families that JAX refuses in float16, such as jnp.linalg.cholesky and jnp.fft.rfft
-_LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
+_LEAST_SHARE: Final = 0.05  # precision is not given away for less
 
 
 class PrecisionWords(NamedTuple):

@@ -17,7 +17,7 @@ from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import Source, planned_again
 
-MOST_PLANS: Final = 8  # of one program
+_MOST_PLANS_OF_A_PROGRAM: Final = 8
 _SCALES: Final = 0.7  # times as many operations as a batch is larger, at least
 
 
@@ -49,7 +49,7 @@ def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Co
     """
     for batch, dims in batches(program, again):
         divisor = 1
-        for _ in range(MOST_PLANS):
+        for _ in range(_MOST_PLANS_OF_A_PROGRAM):
             divisor = next((each for each in range(2 * divisor, batch + 1) if batch % each == 0), 0)
             if not divisor:
                 break

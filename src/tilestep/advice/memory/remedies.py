@@ -28,7 +28,7 @@ GENERAL: Final = _TRY.format(less="a smaller batch, jax.checkpoint, ")
 OF_CODE: Final = "Try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs."
 _MOST_TEXT: Final = 400_000  # characters of the HLO of a program that is planned again with some batches
 _NOTHING: Final = "the recording has no HLO of it, so it cannot be planned again"
-_ORDER: Final = ("recompute", "make", "keep", "divide")  # what changes no result first, then a smaller batch, then more IPUs
+_ORDER: Final = ("recompute", "make", "keep", "divide")  # the first change no result, the last takes more IPUs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +104,14 @@ def _out_of_reach(count: int, machine: MachineSpec) -> str:
 
 MOST_PLANNED: Final = 1_000_000  # characters of HLO that are planned again: some seconds
 _LARGEST: Final = 4  # parts that are named
-_PLANS: Final = 12  # of one program, about
+_PLANS_OF_A_PROGRAM: Final = 12  # about
 
 
 def refused(figures: Figures, _evidence: Evidence | None) -> Iterator[Proposal]:
     """Programs that did not fit, so that they never ran, those that miss most first."""
     left = MOST_PLANNED
     for unfit in sorted(figures.unfit, key=lambda unfit: -unfit.program.memory.peak_bytes):
-        work = _PLANS * len(unfit.source.text()) if unfit.source else 0
+        work = _PLANS_OF_A_PROGRAM * len(unfit.source.text()) if unfit.source else 0
         source = unfit.source if work <= left else None
         left -= work if source else 0
         try:

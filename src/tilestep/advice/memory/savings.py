@@ -27,7 +27,7 @@ from tilestep.units import ceil_div, seconds_from_cycles
 
 _SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")
 _NAMED: Final = 2  # values
-_LONG: Final = 0.25  # of a program's ticks: values that live longer are worth a recomputation
+_LONG_LIFE: Final = 0.25  # a shorter life is not worth a recomputation
 
 
 class Freed(NamedTuple):
@@ -87,14 +87,14 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
     waiting = [
         life
         for life in detail.lives
-        if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG * len(detail.steps)
+        if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG_LIFE * len(detail.steps)
         if goes_backward(scopes[life.last]) and not goes_backward(scopes[life.first])
     ]
     sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
     if len(sizes) > 1:
         edit = "recompute the forward pass (jax.checkpoint)"
         lines = (line_of(program, life.frame) for life in sorted(waiting, key=lambda life: -life.tile_bytes))
-        line = next((line for line in lines if line is not None), None)  # of the largest value whose line is known
+        line = next((line for line in lines if line is not None), None)  # the largest value comes first
         uses = body_cost(program, machine, range(program.num_ipus)).uses
         again = sum(use.times * use.cycles.total for use in uses if of_gradient(use.leaf.scope) and not goes_backward(use.leaf.scope))
         price = f"at most {_time(machine, again)} more work a run"

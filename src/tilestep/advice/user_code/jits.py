@@ -18,10 +18,10 @@ from tilestep.recording.source_lines import source_text
 _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
 _STATIC: Final = frozenset({"static_argnums", "static_argnames"})
-_LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
-_MAPPED: Final = "fun"  # and their programs
-_STARS: Final = ("args", _LEAVES)  # JAX's names of arguments that it knows by their places only
-_LEAF: Final = re.compile(rf"{_LEAVES}\[(\d+)\].*")
+_PMAP_LEAVES: Final = "flat_args"
+_PMAP_PROGRAM: Final = "fun"
+_STARS: Final = ("args", _PMAP_LEAVES)  # JAX's names of arguments that it knows by their places only
+_LEAF: Final = re.compile(rf"{_PMAP_LEAVES}\[(\d+)\].*")
 _MOST_NESTED: Final = 8  # functions of one name that call each other, of which one is looked for that is jitted
 
 
@@ -105,7 +105,7 @@ def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: st
             places = ([each for each in places if _has(each, within)] or places)[-1:]
         if places and definition is None:
             definition, home = places[-1], file
-    if name == _MAPPED and any(is_leaf(argument.name) for argument in program.arguments):
+    if name == _PMAP_PROGRAM and any(is_leaf(argument.name) for argument in program.arguments):
         return _mapped(found)
     made = [(file, *jit) for file, (_, jits) in found.items() for jit in jits if _jits(jit[0], jit[1], name, definition)]
     known = getattr(definition, "name", "") if definition is not None else program.name.removeprefix("jit_") if name != "lambda" else ""
@@ -159,7 +159,7 @@ def _has(function: _Function, frame: Frame) -> bool:
 
 
 _Function = ast.FunctionDef | ast.Lambda
-_Made = tuple[ast.expr, ast.FunctionDef | None]  # what jits, and the function below it if it is a decorator
+_Made = tuple[ast.expr, ast.FunctionDef | None]  # the expression that jits; the function below it, if it is a decorator
 
 
 @functools.lru_cache(maxsize=16)

@@ -21,12 +21,12 @@ from tilestep.sim.calls import Dispatch
 from tilestep.sim.mark import Mark
 
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_MATTERS: Final = 0.01  # of emulated time: a knob that saves less is not named
-_AS_MUCH: Final = 0.5  # of what the best one saves: others that save as much are named beside it
+_LEAST_SAVED_SHARE: Final = 0.01
+_LIKE_THE_BEST_SHARE: Final = 0.5  # others that save as much are named beside it
 _MOST_NAMED: Final = 3
-_LEAST: Final = 0.0001  # of emulated time: a knob that changes less is named without figures
-_COVERED: Final = 0.9  # of emulated time: runs that stand for less are not taken for the others, if all can be played
-_MOST_FAMILIES: Final = 8  # of supersteps, those that take most
+_LEAST_SHARE_WITH_FIGURES: Final = 0.0001
+_LEAST_COVERED_SHARE: Final = 0.9  # runs that stand for less are not taken for the others, if all can be played
+_MOST_FAMILIES: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,22 +75,22 @@ class KnobTable:
     @property
     def shown(self) -> tuple[Turned, ...]:
         """The knobs whose changes are worth a row."""
-        return tuple(row for row in self.rows if row.effect >= _LEAST)
+        return tuple(row for row in self.rows if row.effect >= _LEAST_SHARE_WITH_FIGURES)
 
     @property
     def others(self) -> tuple[Turned, ...]:
         """All other knobs."""
-        return tuple(row for row in self.rows if row.effect < _LEAST)
+        return tuple(row for row in self.rows if row.effect < _LEAST_SHARE_WITH_FIGURES)
 
 
 def answer(found: KnobTable) -> str:
     """Which knob matters, in a sentence: 'Twice the bandwidth of a host link would save 31 %; nothing else saves more than 4.1 %.'"""
     saving = sorted((row for row in found.rows if row.best[1] > 0), key=lambda row: -row.best[1])
     of = f" ({found.basis})" if found.basis else ""
-    if not saving or saving[0].best[1] < _MATTERS:
+    if not saving or saving[0].best[1] < _LEAST_SAVED_SHARE:
         most = f" more than {share_text(saving[0].best[1], 1)}" if saving else ""
         return f"No knob saves{most or ' anything'} when it is halved or doubled{of}."
-    named = [row for row in saving if row.best[1] >= _AS_MUCH * saving[0].best[1]][:_MOST_NAMED]
+    named = [row for row in saving if row.best[1] >= _LIKE_THE_BEST_SHARE * saving[0].best[1]][:_MOST_NAMED]
     told = [f"{_turn(row)}{' would save' if row is named[0] else ''} {share_text(row.best[1], 1)}" for row in named]
     text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
     rest = saving[len(named) :]
@@ -129,7 +129,7 @@ def knob_table(history: History, *, most: int | None = None) -> KnobTable:
             raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
         cycles = (evidence.end.cycle if evidence.is_whole else replay_of_file(history).end_cycle) - begin_of(history.snapshot)
         told = sum(part.times * part.cycles for part in parts)
-        if basis and told < _COVERED * cycles:  # the runs between are not as the last ones
+        if basis and told < _LEAST_COVERED_SHARE * cycles:  # the runs between are not as the last ones
             if evidence.is_whole:
                 parts, basis = (evidence.whole,), ""
             else:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tilestep.cost.dtypes import ARITHMETIC
 
 Turn = tuple[int, int]  # cycles of a turn, and the elements that it works on
-Turns = tuple[Turn | None, Turn | None, Turn | None]  # of floats, halves, 32-bit integers; None: the library has none, or a placeholder
+Turns = tuple[Turn | None, Turn | None, Turn | None]  # floats, halves, 32-bit integers; None: the library has none, or a placeholder
 
 _BIT = (None, None, (7, 1))
 _BIT_OF_SCALAR = (None, None, (6, 1))
@@ -32,7 +32,7 @@ CODELETS: Mapping[str, Turns] = MappingProxyType(
         "atan2": ((272, 2), (578, 4), None),
         "maximum": ((3, 2), (4, 4), (7, 1)),
         "minimum": ((3, 2), (4, 4), (7, 1)),
-        "compare": ((14, 4), (9, 4), (22, 4)),  # of EQUAL, which most others equal
+        "compare": ((14, 4), (9, 4), (22, 4)),  # EQUAL, which most others equal
         **dict.fromkeys(("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical"), _BIT),
         "not": (None, None, (5, 2)),
         "negate": ((2, 2), (2, 4), (6, 1)),

@@ -68,7 +68,7 @@ def elementwise_fusion(
     if size == 0:
         return nothing(FAMILY)
     rates = [rate(opcode, dtype) for opcode, dtype in ops]
-    elements = ceil_div(max(share(size, ipu), tile_elements), ipu.tile.worker_contexts)  # of the busiest worker
+    elements = ceil_div(max(share(size, ipu), tile_elements), ipu.tile.worker_contexts)  # the busiest worker's
     # 8-bit floats that are only moved, or converted by an operation of their own, are not converted when loaded and stored.
     computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
     full = [array for array in inputs if array.size == size]  # a broadcast value stays in registers over a worker's rows

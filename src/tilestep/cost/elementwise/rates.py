@@ -124,7 +124,7 @@ def rate(opcode: str, dtype: str) -> Rate:
         return Rate(bundles=bundles, elements=elements, flops_per_element=0)
     how = ARITHMETIC[dtype]
     if _is_f64_function(opcode, how):
-        bundles = f64_function_bundles(opcode) * (how.emulation // F64_EMULATION)  # of both components of a complex number
+        bundles = f64_function_bundles(opcode) * (how.emulation // F64_EMULATION)  # a complex number has two components
     else:
         bundles = BUNDLES[opcode][_UNITS.index(how.unit)] * how.emulation
     if opcode == "divide" and _is_f64(how):

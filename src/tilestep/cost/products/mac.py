@@ -20,10 +20,10 @@ WIDE_VERTICAL_GROUPS = (8, 16)  # only with half partials
 
 @dataclass(frozen=True, kw_only=True)
 class VectorUnit:
-    """One tile's vector unit for one dtype."""
+    """One tile's vector unit for one dtype: a vector of multiply-adds takes `bundles`."""
 
     per_vector: int  # elements that one bundle works on
-    bundles: int  # of one vector of multiply-adds
+    bundles: int
     halves: bool  # operands are halves, or become halves
     workers: int
     half_partials: bool = False

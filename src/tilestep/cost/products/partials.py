@@ -20,7 +20,7 @@ class PartialSums:
 
     compute_cycles: Ints
     received_bytes: Ints  # by one tile, over all stages
-    largest_bytes: Ints  # of one stage
+    largest_stage_bytes: Ints
     stages: Ints  # supersteps, each with one exchange
     results: Ints  # elements that a tile has of the sums in the end
 
@@ -37,7 +37,7 @@ def reduce_partials(elements: Ints, depth: Ints, room: Ints, partial_bytes: int,
     Args: room: tiles that may take a share of the sums, at least `depth`.
     """
     none = np.zeros_like(elements)
-    best = PartialSums(compute_cycles=none, received_bytes=none, largest_bytes=none, stages=none, results=elements)
+    best = PartialSums(compute_cycles=none, received_bytes=none, largest_stage_bytes=none, stages=none, results=elements)
     found = depth < 2  # nothing to add up
     cycles = np.zeros_like(elements)
     chosen = np.flatnonzero(depth > 1)
@@ -87,7 +87,7 @@ def _sums(elements: Ints, depth: Ints, tiles: Ints, fan_in: Ints, stages: int, p
     return PartialSums(
         compute_cycles=ipu.tile.worker_contexts * (32 * stages + pairs),
         received_bytes=received * partial_bytes,
-        largest_bytes=largest * partial_bytes,
+        largest_stage_bytes=largest * partial_bytes,
         stages=np.full_like(elements, stages),
         results=own,
     )

@@ -18,7 +18,7 @@ LONGEST_SCOPE: Final = 10_000  # characters
 BLOCKS: Final = "blocks"  # note in a manifest: names of the scopes that are blocks, if the process had a filter
 BLOCK_PROGRAMS: Final = "block_programs"  # likewise of programs
 _WRAPPED: Final = re.compile(r"(?:jvp|transpose|vmap|pmap|remat|checkpoint|rematted_computation)\((.*)\)")
-_NOT_NAMED: Final = re.compile(  # what JAX itself puts into the path of an operation
+_SCOPE_OF_JAX: Final = re.compile(
     r"|p?jit(\(.*\))?|while|body|cond|scan|closed_call|core_call|xla_call|remat\d?|checkpoint|rematted_computation|branch_\d+_fun"
     r"|custom_[jv][jv]p_call(_jaxpr)?|shard_map|xla_pmap"
 )
@@ -100,7 +100,7 @@ def scopes_of(scope: str) -> tuple[str, ...]:
     if len(scope) > LONGEST_SCOPE:
         raise RecordingError(f"an operation has the scope {shown(scope)} of {len(scope):,} characters: at most {LONGEST_SCOPE:,} are read")
     names = (name for part in parts_of(scope)[:-1] for name in _bare(part).split("/"))
-    return tuple(name for name in names if not _NOT_NAMED.fullmatch(name))
+    return tuple(name for name in names if not _SCOPE_OF_JAX.fullmatch(name))
 
 
 def _bare(part: str) -> str:
@@ -136,7 +136,7 @@ def _scopes(run: RunOnIpu, wanted: Wanted) -> Iterator[Block]:
             if wanted(program.name) and end > begin:
                 yield Block(program=program, cycles_from=begin, cycles_to=end, run=run.run)
 
-    names: list[str] = []  # of the scopes that are open
+    names: list[str] = []  # open scopes, from the outermost
     begins: list[int] = []
     end = -1
 

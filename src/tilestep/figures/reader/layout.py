@@ -12,17 +12,17 @@ from tilestep.figures.reader.programs import ProgramLeaf, ProgramNode, ProgramSe
 from tilestep.messages import shown
 from tilestep.sim.cycles.body import Site
 
-MOST_EXECUTIONS: Final = 1_000_000  # of leaves, in one walk
+MOST_EXECUTIONS: Final = 1_000_000
 NO_CUT: Final = 2**31
 
 
 class Laid(NamedTuple):
-    """Executions of a leaf, one after the other."""
+    """Executions of a leaf, one after the other, and the cycles of all of them."""
 
     leaf: ProgramLeaf
     times: int
     begin: int  # cycles since the walk began
-    cycles: int  # of all of them
+    cycles: int
     cut: int  # the smallest depth of scopes at which an iteration of a loop has begun since the leaf before
 
 
@@ -107,8 +107,8 @@ class _Walk:
     ) -> None:
         self._cycles, self._wanted, self._depth = cycles, wanted, depth
         self._left = dict(counts)
-        self._visits: dict[int, int] = {}  # of loops that depend on data: how often the walk comes to them from now on
-        self._lengths: dict[int, int | None] = {}  # of nodes without a wanted leaf: cycles of one pass, if they are always the same
+        self._visits: dict[int, int] = {}  # loop that depends on data -> how often the walk still comes to it
+        self._lengths: dict[int, int | None] = {}  # node without a wanted leaf -> cycles of one pass, if they are always the same
         self._clock = 0
         self._cut = NO_CUT
         self._learn(tree, 1, counts)

@@ -17,7 +17,7 @@ from tilestep.messages import plain
 from tilestep.recording.memory import Peak, ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES, TABLES
 
-MOST_CELLS: Final = 2**27  # that the search for the fullest tile may look at
+MOST_CELLS: Final = 2**27  # the search for the fullest tile looks at no more
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import SUFFIX
 from tilestep.recording.tables import Tables, json_text
 
-MOST_PROCESSES: Final = 64  # of one job, whose traces are read together
+MOST_PROCESSES: Final = 64  # their traces are read together
 _NAMED: Final = 6  # files of a folder that a message names
 _PARTS: Final = {
     "compilation": ("programs", "no program was compiled, or `output*` options of autoReport left the programs out"),

@@ -19,7 +19,7 @@ from tilestep.recording.tables import Tables
 
 NS_PER_US: Final = 1000
 MOST_NS: Final = 2**60  # since the recording began
-MOST_CELLS: Final = 1_000_000  # of one heat map
+MOST_HEAT_MAP_CELLS: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,9 +271,9 @@ class System:
             raise RecordingError(
                 f"heat map {shown(name)} has cells {int(cells.min())} to {int(cells.max())}: it has {len(edges) + 1} cells"
             )
-        if len(moments) * (len(edges) + 1) > MOST_CELLS:
+        if len(moments) * (len(edges) + 1) > MOST_HEAT_MAP_CELLS:
             raise RecordingError(
-                f"heat map {shown(name)} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_CELLS:,} are read"
+                f"heat map {shown(name)} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_HEAT_MAP_CELLS:,} are read"
             )
         require_sums(counts, f"counts of heat map {shown(name)}")
         table = np.zeros((len(moments), len(edges) + 1), np.int64)

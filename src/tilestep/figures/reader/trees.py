@@ -23,8 +23,8 @@ from tilestep.plan.serialized import program_of
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep, leaves
 from tilestep.sim.cycles.body import BodyCost, BodyCycles, Leaf, body_cost
 
-MOST_NODES: Final = 100_000  # of one program
-MOST_CYCLES: Final = 2**62  # of one run; bytes and flops likewise
+MOST_NODES: Final = 100_000
+MOST_CYCLES: Final = 2**62  # bytes and flops of a run have the same bound
 
 
 def program_from_tree(record: Any, machine: MachineSpec, *, name: str) -> Program:

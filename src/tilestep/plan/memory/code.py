@@ -52,7 +52,7 @@ HOST_EXCHANGE_BYTES = 298
 STEP_CONTROL_BYTES = 36
 STEP_STATE_BYTES = 45
 CALL_BYTES = 8  # two instructions: of a repeated step, and of an arm or a body
-STREAM_BYTES = 16  # of an argument or result that is streamed: a packet's header and two instructions. Assumed
+STREAM_BYTES = 16  # a packet's header and two instructions. Assumed
 
 # Exchange code is written per tile, an instruction for each message that it receives (poplibs DynamicSlice.cpp counts 4 bytes
 # for each; ConvReducePlan.cpp counts messages) and, of what it sends, an address and an instruction for every 64 words.
@@ -65,8 +65,8 @@ VECTORS_PER_GROUP = 4  # a group of channels of the matrix unit: 16 halves or 8 
 # Each step of a bitonic network has an exchange and vertices of its own (poplibs BitonicTopK.cpp). A tile's share of an array is two
 # runs, the lower and the higher partners, and each run comes from two tiles, since the step before it had other partners.
 PIECES_OF_A_SWAP = 4
-SWAP_LIST_BYTES = 4 + 16  # of a worker: a pointer, and seven or more short integers in whole words (`WorklistBuilder`)
-GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
+SWAP_LIST_BYTES = 4 + 16  # a worker's pointer, and seven or more short integers in whole words (`WorklistBuilder`)
+GROUP_ELEMENTS = 16  # a message of a rearrangement carries one group of channels
 
 _END = Series(nodes=())
 _CODE = attrgetter(*(each.name for each in fields(Superstep) if each.name not in ("name", "scope", "frame")))  # equal: the same code
@@ -74,12 +74,12 @@ _CODE = attrgetter(*(each.name for each in fields(Superstep) if each.name not in
 
 @dataclass(frozen=True, kw_only=True)
 class StepCode:
-    """One step's share of a program's code."""
+    """One step's share of a program's code: a codelet, and on the busiest tile instructions of exchanges and state of vertices."""
 
     codelet: str  # equal for steps that run the same codelet
     codelet_bytes: int
-    exchange_bytes: int  # of instructions for its exchanges, on the busiest tile
-    state_bytes: int = STEP_STATE_BYTES  # of its vertices, on one tile
+    exchange_bytes: int
+    state_bytes: int = STEP_STATE_BYTES
 
 
 def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
@@ -166,7 +166,7 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     Args: streams: arrays that come from the host or go there; one that does both counts twice.
     """
     codelets: dict[str, int] = {}
-    numbers: dict[tuple[object, ...], int] = {}  # of steps that share their code
+    numbers: dict[tuple[object, ...], int] = {}  # steps that share their code have one number
     followed: set[tuple[int, int]] = set()  # a step, and the one whose code was written behind it
     control, exchange, state, calls = PROGRAM_CONTROL_BYTES, 0, 0, 0
     before: int | None = None

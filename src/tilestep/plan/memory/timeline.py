@@ -107,19 +107,12 @@ class Occupancy:
 
 @dataclass(frozen=True, kw_only=True)
 class EndBuffers:
-    """Buffers that live before a program's first step or behind its last.
+    """Buffers that live before a program's first step or behind its last."""
 
-    Attributes:
-        resident: of donated arguments; they stay between runs.
-        arguments: of the other arguments; they live from the start to their last use.
-        constants: they live all the time, and are loaded with the program.
-        results: they live to the end.
-    """
-
-    resident: Sequence[int] = ()
-    arguments: Sequence[int] = ()
-    constants: Sequence[int] = ()
-    results: Sequence[int] = ()
+    resident: Sequence[int] = ()  # donated arguments stay between runs
+    arguments: Sequence[int] = ()  # the others live from the start to their last use
+    constants: Sequence[int] = ()  # they live all the time, and are loaded with the program
+    results: Sequence[int] = ()  # they live to the end
 
 
 def occupancy(

@@ -39,7 +39,7 @@ class _Again:
         self._computation, self._leader, self._fusible, self._absorbed = computation, leader, fusible, absorbed
         self._table, self._users = computation.by_name, computation.users
         self._number = {instruction.name: number for number, instruction in enumerate(computation.instructions)}
-        self._source: dict[str, str] = {}  # of a function of one array, the array
+        self._source: dict[str, str] = {}  # function of one array -> the array
         self._chain: dict[str, int] = {}  # operations between the two
         self._clones: dict[str, Instruction] = {}
         self._stored: dict[str, bool] = {}
@@ -69,7 +69,7 @@ class _Again:
 
     def _wanted(self) -> set[str]:
         """Values that no fusion keeps for another one any more."""
-        fusions: dict[str, set[str]] = {}  # of each value, the fusions that read it
+        fusions: dict[str, set[str]] = {}  # value -> the fusions that read it
         kept: dict[str, list[str]] = defaultdict(list)  # array -> its functions that only other fusions read
         for name, source in self._source.items():
             away = {self._leader[reader.name] for reader in self._readers(name) if reader.name in self._fusible} - {self._leader[name]}
@@ -96,7 +96,7 @@ class _Again:
         if not outside:
             return False
         first = min(self._number[name] for name in outside)  # nothing that stands before it needs it
-        before: set[str] = set()  # what comes before those fusions
+        before: set[str] = set()
         waiting = [reader.name for name in names for reader in self._readers(name)]
         while waiting:
             name = waiting.pop()

@@ -50,7 +50,7 @@ class Units:
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
     absorbed: frozenset[str]  # not stored: broadcasts, slices, pads and reversals that are read through, iotas that reductions count
-    level: Mapping[str, int]  # of each instruction, the most operations before it that are not elementwise
+    level: Mapping[str, int]  # name -> the most operations before it that are not elementwise
 
 
 def fuse(
@@ -159,7 +159,7 @@ def _leaders(
     level: dict[str, int] = {}  # depth without the steps between calls
     leader: dict[str, str] = {}
     size: dict[str, int] = {}
-    stored: dict[str, str] = {}  # of a view, the value that it is a view of; of others, themselves
+    stored: dict[str, str] = {}  # view -> the value that it is a view of; another value -> itself
     barrier: dict[str, bool] = {}  # whether what reads it is deeper
     call = {name: call_of(table[name]) for name in fusible}
 

@@ -19,7 +19,7 @@ from typing import Final
 
 WIDTH: Final = 16  # states that the beam keeps
 WINDOW: Final = 24  # tasks that the beam orders at once
-MOST_ROUNDS: Final = 64  # of the beam search
+MOST_BEAM_ROUNDS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def smallest_peak(tasks: Tasks, *, enough_bytes: int = 0) -> list[int]:
     for order in (_from_the_start(tasks, best), backwards, _from_the_start(tasks, _ranks(backwards)), _by_results(tasks)):
         if (other := peak_bytes(tasks, order)) < peak:
             best, peak = order, other
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_BEAM_ROUNDS):
         better = _around_the_peak(tasks, best) if peak > enough_bytes else None
         if better is None:
             break
@@ -214,7 +214,7 @@ def _from_the_start(tasks: Tasks, ranks: Sequence[int]) -> list[int]:
 def _by_results(tasks: Tasks) -> list[int]:
     """List scheduling where a task that makes results, and all that runs for it alone, are one task."""
     is_result = [bool(task.makes) and tasks.kept.issuperset(task.makes) for task in tasks.tasks]
-    end = list(range(len(tasks.tasks)))  # of each task the last one of those that are one with it
+    end = list(range(len(tasks.tasks)))  # task -> the last of those that are one with it
     for number in reversed(range(len(end))):
         users = {end[user] for user in tasks.users[number]}
         if len(users) == 1 and not is_result[number] and is_result[max(users)]:
@@ -304,7 +304,7 @@ def _beam(tasks: Tasks, before: Sequence[int], window: Sequence[int], bound: int
     for number in window:
         for value in tasks.tasks[number].reads:
             reading[value] = reading.get(value, 0) | bits[number]
-    dying: list[list[tuple[int, int]]] = [[] for _ in window]  # of each task: (readers, size) of the values that it may read last
+    dying: list[list[tuple[int, int]]] = [[] for _ in window]  # task -> (readers, size) of the values that it may read last
     for value, readers in reading.items():
         if value in made and value not in tasks.kept and readers.bit_count() == left[value]:
             for place, number in enumerate(window):

@@ -96,11 +96,11 @@ class TileWork:
     """[candidates] the work of the fullest tile."""
 
     groups: Ints  # in the method's grains, like the channels in blocks
-    rows: Ints  # of outputs, batch included
+    rows: Ints  # outputs', batch included
     row_length: Ints
-    kernel_rows: Ints  # that meet an input of an average output
+    kernel_rows: Ints  # those of an average output that meet an input
     taps: Ints  # likewise, on all rows of the kernel
-    windows: Ints  # of four elements along a row of the kernel
+    windows: Ints  # four elements each, along a row of the kernel
     in_channels: Ints
     in_blocks: Ints
     out_channels: Ints
@@ -301,7 +301,7 @@ def _cut_axis(rows: Axis, columns: Axis) -> Axis:
     return rows if rows.window.size > 1 else columns
 
 
-LISTS_SHARE = 1 / 8  # of the room for a convolution's temporaries, that its lists of work may take. Assumed
+WORK_LISTS_SHARE_OF_ROOM = 1 / 8  # assumed
 
 
 def search(
@@ -408,7 +408,7 @@ def _fits(method: ConvMethod, blocks: Blocks, work: TileWork, batch: Ints, room_
     # Lists stay on the tile beside those of all other convolutions. Where a gradient's field is its kernel they could be larger than the
     # temporaries. poplibs does not count them; the share that they may have is assumed.
     lists = (work.windows if method.one_block else work.taps) * (LIST_BYTES * workers + RUN_BYTES * np.maximum(work.rows, workers))
-    return (np.minimum(np.minimum(by_outputs, by_inputs), by_batch) <= room_bytes) & (lists <= room_bytes * LISTS_SHARE)
+    return (np.minimum(np.minimum(by_outputs, by_inputs), by_batch) <= room_bytes) & (lists <= room_bytes * WORK_LISTS_SHARE_OF_ROOM)
 
 
 def _list_bytes(method: ConvMethod, splits: Mapping[str, int], ipu: IpuSpec) -> int:

@@ -19,7 +19,7 @@ from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.cost.step import Footprint, Held, StepCost, Supersteps, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.tile_layout import LEAST_BYTES
+from tilestep.plan.tile_layout import LEAST_TILE_BYTES
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
 
@@ -33,11 +33,11 @@ _LEAST_TILE_WEIGHTS_BYTES = 256  # minBytesPerTile in poplibs' Convolution.cpp
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """[candidates] the fullest tile's block of each candidate."""
+    """[candidates] the fullest tile's block of each candidate: elements of the operands, and bytes of them that it receives."""
 
-    left_elements: Ints  # of the operands
+    left_elements: Ints
     right_elements: Ints
-    left_bytes: Ints  # of them, received
+    left_bytes: Ints
     right_bytes: Ints
     left_shared: NDArray[np.bool_]  # the two tiles of an exchange bus receive the same left operand
     outputs: Ints  # elements, in part or whole
@@ -62,15 +62,15 @@ class Blocks:
 
 @dataclass(frozen=True, kw_only=True)
 class Types:
-    """Dtypes of a product."""
+    """Dtypes of a product, and bytes of one element of its partial sums."""
 
     left: str
     right: str
     result: str
-    partial_bytes: int  # of one element of a partial sum
+    partial_bytes: int
     padded: bool = False  # the left operand's channels are padded to the unit's
     regrouped: bool = False  # the unit writes groups of channels of another size than it reads
-    run_bytes: int = VECTOR_BYTES  # that stay together where results are regrouped
+    run_bytes: int = VECTOR_BYTES  # regrouping leaves them together
     float8: bool = False  # the unit takes 8-bit floats as they are
     left_apart: bool = False  # rows of the operand begin inside of words
     right_apart: bool = False
@@ -85,28 +85,19 @@ class PartitionPlan:
     tiles: int
     splits: tuple[tuple[str, int], ...]  # parts along each dimension
     serial_passes: int  # over the block, so that the moved bytes fit into memory
-    block_elements: tuple[int, int]  # of the left and of the right operand that a tile computes with
+    block_elements: tuple[int, int]  # left and right, in a tile's computation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Ways to split a product by one method.
-
-    Attributes:
-        method: its name.
-        names: of the dimensions that are split.
-        blocks: of each candidate.
-        compute_at_least: [candidates] a lower bound of the cycles of each candidate's products.
-        compute: the cycles of the products of the candidates with these indices.
-        allowed: [candidates] which may be chosen; None: all.
-    """
+    """[candidates] Ways to split a product by one method."""
 
     method: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # dimensions that are split
     blocks: Blocks
-    compute_at_least: Ints
-    compute: Callable[[Ints], Ints]
-    allowed: NDArray[np.bool_] | None = None
+    compute_at_least: Ints  # a lower bound of the cycles of products
+    compute: Callable[[Ints], Ints]  # indices of candidates -> cycles of their products
+    allowed: NDArray[np.bool_] | None = None  # None: all
 
 
 def cheapest(
@@ -182,7 +173,7 @@ def held(elements: int, dtype: str, *, grain: int, sharers: int, weights_of: int
     """
     grain_bytes = ceil_div(grain * DTYPE_BITS[dtype], 8)
     grains = ceil_div(elements, grain)
-    least = ceil_div(_LEAST_TILE_WEIGHTS_BYTES if weights_of else LEAST_BYTES, grain_bytes)
+    least = ceil_div(_LEAST_TILE_WEIGHTS_BYTES if weights_of else LEAST_TILE_BYTES, grain_bytes)
     parts = min(sharers, max(1, grains // least))
     return Held(tile_bytes=ceil_div(grains, parts) * grain_bytes, end=weights_of)
 
@@ -195,7 +186,7 @@ def footprint_of(cost: StepCost) -> Footprint:
 
 @dataclass(frozen=True, kw_only=True)
 class _Costs:
-    """[candidates]"""
+    """[candidates] Partial results are added up in `stages`, for which a tile receives `sums_bytes`."""
 
     compute_cycles: Ints
     exchange_bytes: Ints
@@ -205,8 +196,8 @@ class _Costs:
     temporary_bytes: Ints
     results: Ints  # elements on the fullest tile
     passes: Ints
-    sums_bytes: Ints  # of partial results, received
-    stages: Ints  # in which they are added up
+    sums_bytes: Ints
+    stages: Ints
     total: Ints
 
 
@@ -234,7 +225,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     # Wider than halves, the only sums of 8-bit floats.
     wider = takes_float8(ipu, types.left, types.right) and DTYPE_BITS[types.result] > 8 * types.partial_bytes
     sums = np.where((block.depth > 1) | narrower | wider, block.outputs * types.partial_bytes, 0)
-    arriving = sums + partial.largest_bytes
+    arriving = sums + partial.largest_stage_bytes
     # Serial passes over the block's rows bound the left operand's bytes, those over its columns the rest: half of the bound each.
     bound = max(2, int(options.available_memory_proportion * ipu.tile.sram_bytes))
     needed = np.maximum(left + right + sums, arriving)  # operands are gone when partial results arrive

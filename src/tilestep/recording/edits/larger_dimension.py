@@ -216,7 +216,7 @@ class _Links:
             found = pairs(instruction, shapes)
             result = self._dims(computation, name)
             arrays = [self._dims(computation, operand) for operand in operands]
-            for leaf in range(1, len(instruction.leaves)):  # of a reduction of several arrays
+            for leaf in range(1, len(instruction.leaves)):  # a reduction may have several arrays
                 self._pair(self._dims(computation, name, leaf), result)
             for one, other in found.links:
                 self._link(([*arrays, result])[one[0]][one[1]], ([*arrays, result])[other[0]][other[1]])

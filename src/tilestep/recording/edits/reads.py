@@ -93,7 +93,7 @@ class AskedRead(NamedTuple):
     """The host waits for a result of a program, or reads it."""
 
     position: int  # among the calls
-    run: int  # of the program, that gave it
+    run: int  # the program's run that gave it
     size_bytes: int
     line: HostLine | None
     is_read: bool

@@ -45,7 +45,7 @@ def passed_straight(keys: Collection[int]) -> Change:
     def change(script: Script) -> Script:
         calls: list[Call] = []
         originals: dict[int, int] = {}  # by copy
-        copies = Counter[int]()  # of each original, that are still there
+        copies = Counter[int]()  # original -> copies that are still there
         forgotten: set[int] = set()  # originals that only copies keep
 
         for call in script.calls:

@@ -16,7 +16,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.products import conv as planner
 from tilestep.plan.products import conv_methods
 from tilestep.plan.products.conv import convolution_of, convolution_plan, plan_convolution
-from tilestep.plan.products.conv_methods import LISTS_SHARE, ConvMethod, Convolution, methods, search
+from tilestep.plan.products.conv_methods import WORK_LISTS_SHARE_OF_ROOM, ConvMethod, Convolution, methods, search
 from tilestep.plan.products.field import Axis
 from tilestep.plan.products.matmul import Matmul, matmul_plan
 from tilestep.program.work import Work
@@ -186,7 +186,7 @@ def test_lists_of_work_take_a_share_of_the_room_at_most() -> None:
     (method,) = (method for method in methods(kind, BOW, HALF) if method.name == "sliding window, 1 x 4")
     free = search(method, BOW, HALF, flops=kind.flops, at_most=None)
     bound = search(method, BOW, HALF, flops=kind.flops, at_most=None, room=0.15)
-    share = LISTS_SHARE * 0.15 * BOW.tile.sram_bytes
+    share = WORK_LISTS_SHARE_OF_ROOM * 0.15 * BOW.tile.sram_bytes
     assert free is not None
     assert free.cost.footprint is not None
     assert free.cost.footprint.list_bytes > 4 * share

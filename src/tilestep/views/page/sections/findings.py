@@ -8,7 +8,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
-from tilestep.advice.finding import ASIDE, CELL, FIXED, How
+from tilestep.advice.finding import ASIDE, FIXED, NOTEBOOK_CELL, How
 from tilestep.advice.phrases import group_text, left_texts
 from tilestep.figures.quantities import numbers_text
 from tilestep.figures.reader import CompiledProgram, Report
@@ -195,7 +195,7 @@ class _Findings:
         file, number = text_in(record, "file"), number_in(record, "line")
         if not file or number is None:
             return None
-        label = f"line {number} of a cell" if CELL.search(file) else f"{PurePath(file).name}:{number}"
+        label = f"line {number} of a cell" if NOTEBOOK_CELL.search(file) else f"{PurePath(file).name}:{number}"
         return {"file": self.relative(file), "number": number, "label": label}
 
 
