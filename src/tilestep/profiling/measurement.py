@@ -19,7 +19,7 @@ from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.player import Begin, Player
 from tilestep.pjrt.running.program_source import ProgramSource
-from tilestep.pjrt.running.recorded_programs import Refused
+from tilestep.pjrt.running.recorded_programs import RefusedProgram
 from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
 from tilestep.profiling.measure import profile_between
@@ -210,7 +210,7 @@ def measurement_of(
     end: Mark,
     engine: EngineOptions,
     sources: Mapping[int, ProgramSource],
-    refused: Mapping[int, Refused] = MappingProxyType({}),
+    refused: Mapping[int, RefusedProgram] = MappingProxyType({}),
 ) -> Measurement:
     """The measurement between two moments of a system. Args: refused: programs that did not fit, so that they never ran."""
     history = None if begin.history is None else history_since(system, begin.history)
@@ -238,7 +238,7 @@ def _source(source: ProgramSource) -> Source:
     return Source(text=partial(compat.hlo_text, source.hlo), options=source.options)
 
 
-def _need(refused: Refused) -> Need:
+def _need(refused: RefusedProgram) -> Need:
     """What a program needs that was refused for it."""
     _, source, ipu, error = refused
     of_tile = isinstance(error, TileMemoryError) and not error.of_code

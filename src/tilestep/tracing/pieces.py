@@ -15,7 +15,7 @@ from tilestep.tracing.table import TraceTable
 
 
 @final
-class Pieces:
+class TracePieces:
     """The pieces of one process's trace.
 
     Args:

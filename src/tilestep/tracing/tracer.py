@@ -17,7 +17,7 @@ from tilestep.tracing import logs
 from tilestep.tracing.channels import POPLAR, is_channel_enabled, set_traced
 from tilestep.tracing.follower import Follower
 from tilestep.tracing.options import VARIABLE, TraceOptions
-from tilestep.tracing.pieces import Pieces
+from tilestep.tracing.pieces import TracePieces
 from tilestep.tracing.table import TraceTable
 
 _TICK_WALL_S: Final = 0.25
@@ -40,7 +40,7 @@ class Tracer:
 
     def __init__(self, options: TraceOptions, *, follows_jax: bool) -> None:
         self._options, self._begin_ns = options, time.time_ns()
-        self._pieces = Pieces(Path(options.directory).absolute(), self._begin_ns)
+        self._pieces = TracePieces(Path(options.directory).absolute(), self._begin_ns)
         self._logs = logs.Logs(self._full)
         self._follower = Follower(self._jax_is_followed) if follows_jax else None
         self._away_ns: int | None = None  # since when the program takes a profile of its own

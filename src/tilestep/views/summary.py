@@ -28,7 +28,7 @@ LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wra
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class Headings:
     """The headings of one table. docs/reference/profile.md explains them under its title."""
 
     title: str
@@ -36,18 +36,18 @@ class Columns:
     figures: tuple[str, ...]
 
 
-_KINDS: Final = Columns(title="Time", words=("what",), figures=("time", "share"))
-_PROGRAMS: Final = Columns(
+_KINDS: Final = Headings(title="Time", words=("what",), figures=("time", "share"))
+_PROGRAMS: Final = Headings(
     title="Programs",
     words=("program",),
     figures=("runs", "loads", "time", "share", "compute", "exchange", "sync", "host", "in/run", "out/run", "tile"),
 )
-_EVICTED: Final = Columns(title="Values of evicted programs", words=("program",), figures=("loads", "saved", "restored"))
-_BATCHES: Final = Columns(
+_EVICTED: Final = Headings(title="Values of evicted programs", words=("program",), figures=("loads", "saved", "restored"))
+_BATCHES: Final = Headings(
     title="Effective batch of an update", words=("loop",), figures=("steps", "microbatch", "accumulated", "replicas", "an update")
 )
-_MEMORY: Final = Columns(title="Memory", words=("what",), figures=("bytes", "share"))
-_STEPS: Final = Columns(
+_MEMORY: Final = Headings(title="Memory", words=("what",), figures=("bytes", "share"))
+_STEPS: Final = Headings(
     title="Largest supersteps",
     words=("superstep", "operation", "program"),
     figures=("times", "time", "share", "compute", "exchange", "sync"),
@@ -163,7 +163,7 @@ def _bullet(mark: str, text: str | Text) -> Table:
     return grid
 
 
-def table_of(columns: Columns, rows: Sequence[Sequence[str]], *, least_width: int = 8) -> Table:
+def table_of(columns: Headings, rows: Sequence[Sequence[str]], *, least_width: int = 8) -> Table:
     """A table whose first columns hold words and give way where space is short, and whose others hold figures.
 
     Args: least_width: of a column of words, however short the space.

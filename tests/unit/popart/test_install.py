@@ -42,9 +42,9 @@ import tilestep.popart as here, tilestep.popart.session as session, tilestep.pop
 print(popart is here, popart_core is here, popart.session is session, popart.builder is builder)
 print(session.__name__, session.__spec__.name, here.__name__, here.__spec__.name)
 
-from popart.device_info import DeviceInfo
-from tilestep.popart.devices.device_info import DeviceInfo as Here
-print(DeviceInfo is Here)
+from popart.tensorinfo import TensorInfo
+from tilestep.popart.tensors import TensorInfo as Here
+print(TensorInfo is Here)
 
 before = list(sys.meta_path)
 install()

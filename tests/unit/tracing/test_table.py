@@ -8,7 +8,7 @@ import pytest
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.tracing.host_spans import HostSpan
 from tilestep.tracing.logs import FetchedSeries, Span
-from tilestep.tracing.pieces import Pieces
+from tilestep.tracing.pieces import TracePieces
 from tilestep.tracing.series import HeatMap, Series
 from tilestep.tracing.table import TraceTable, parents
 
@@ -142,20 +142,20 @@ BEGIN_NS = 1_700_000_000_000_000_000
 
 
 @pytest.fixture
-def pieces(tmp_path: Path) -> Pieces:
+def pieces(tmp_path: Path) -> TracePieces:
     """Two have been written."""
-    written = Pieces(tmp_path, BEGIN_NS)
+    written = TracePieces(tmp_path, BEGIN_NS)
     for _ in range(2):
         written.write(written.new_table(), [])
     assert sorted(path.name.split(".")[-2] for path in tmp_path.iterdir()) == ["part1", "part2"]
     return written
 
 
-def test_the_whole_file_takes_the_place_of_its_pieces(pieces: Pieces, tmp_path: Path) -> None:
+def test_the_whole_file_takes_the_place_of_its_pieces(pieces: TracePieces, tmp_path: Path) -> None:
     pieces.finish(pieces.new_table(), [], None)
     assert list(tmp_path.iterdir()) == [pieces.path]
 
 
-def test_a_trace_without_a_file_leaves_no_piece(pieces: Pieces, tmp_path: Path) -> None:
+def test_a_trace_without_a_file_leaves_no_piece(pieces: TracePieces, tmp_path: Path) -> None:
     pieces.remove()
     assert list(tmp_path.iterdir()) == []

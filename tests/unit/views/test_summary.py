@@ -17,7 +17,7 @@ from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.profiling.measure import profile_between
 from tilestep.views.profile import Profile
-from tilestep.views.summary import TABLES, Columns
+from tilestep.views.summary import TABLES, Headings
 
 PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "profile.md"
 
@@ -134,7 +134,7 @@ def test_fallbacks_are_found_and_listed(host: Host) -> None:
     assert "- Priced roughly, without an estimator of its own (~): cholesky." in profile_of(host).summary()
 
 
-def defined(columns: Columns) -> list[str]:
+def defined(columns: Headings) -> list[str]:
     """The columns of a table that docs/reference/profile.md defines under its title."""
     [section] = re.findall(rf"^### {columns.title}\n(.*?)(?=^##|\Z)", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return re.findall(r"^\| `(.+?)` \| \S", section, re.MULTILINE)

@@ -11,7 +11,7 @@ from tilestep.errors import RecordingError
 from tilestep.figures.file_names import PROGRAM_FILE, PROGRAMS
 from tilestep.figures.reader import Report, open_report
 from tilestep.messages import plain, printable
-from tilestep.views.summary import Columns, table_of
+from tilestep.views.summary import Headings, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
 _LONGEST_LINE = 24  # characters in a table
@@ -77,5 +77,5 @@ def print_rows(title: str, words: Sequence[str], figures: Sequence[str], rows: I
     if not rows:
         return
     print_line(title)
-    print_table(table_of(Columns(title=title, words=tuple(words), figures=tuple(figures)), rows, least_width=12), width_of_pipe=PIPE_WIDTH)
+    print_table(table_of(Headings(title=title, words=tuple(words), figures=tuple(figures)), rows, least_width=12), width_of_pipe=PIPE_WIDTH)
     print_line("")

@@ -13,7 +13,7 @@ from tilestep.cli.program import Program
 from tilestep.cli.run import read_program, split_words
 from tilestep.cli.sweep.runs import SettingRun, keep, kept, measure
 from tilestep.cli.sweep.setting import Measured
-from tilestep.cli.sweep.settings import Setting, named_values, settings_of, values_of
+from tilestep.cli.sweep.settings import SweepPoint, named_values, settings_of, values_of
 from tilestep.cli.sweep.sweep_table import SweepRow, answers_text, csv_text, json_text, plot, table_of
 from tilestep.cli.terminated import told_first
 from tilestep.cli.usage import INTERRUPTED, Once, Parser, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if any(row.found.outcome not in ("failed", "killed") for row in rows) else 1
 
 
-def _items(text: str | None, setting: Setting) -> int | None:
+def _items(text: str | None, setting: SweepPoint) -> int | None:
     if text is None:
         return None
     try:
@@ -124,7 +124,7 @@ def _items(text: str | None, setting: Setting) -> int | None:
         raise UsageError(f"--items: {error}") from error
 
 
-def _run(setting: Setting, program: Program, trip_count: int | None) -> SettingRun:
+def _run(setting: SweepPoint, program: Program, trip_count: int | None) -> SettingRun:
     environ = setting.environ(os.environ)
     return SettingRun(setting=setting, program=setting.arguments_of(program), environ=environ, trip_count=trip_count)
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from tilestep import __version__
 from tilestep.cli.program import Program, ScriptProgram, program_words
 from tilestep.cli.sweep.setting import LONGEST_ERROR, Measured
-from tilestep.cli.sweep.settings import Setting
+from tilestep.cli.sweep.settings import SweepPoint
 from tilestep.files import read_file, write_file
 from tilestep.messages import shortened
 from tilestep.settings import read_settings
@@ -33,7 +33,7 @@ _TAIL: Final = 1 << 14  # bytes of what a process has told
 class SettingRun:
     """A setting, the program with it, and the variables of its process."""
 
-    setting: Setting
+    setting: SweepPoint
     program: Program
     environ: Mapping[str, str]
     trip_count: int | None = None

@@ -20,7 +20,7 @@ _PLACE: Final = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class SweepPoint:
     """One point of the product."""
 
     machine: str = ""  # machine of --machine; '': that of the environment
@@ -89,7 +89,7 @@ def settings_of(
     env: Sequence[tuple[str, Sequence[str]]],
     values: Sequence[tuple[str, Sequence[str]]],
     items: str | None,
-) -> list[Setting]:
+) -> list[SweepPoint]:
     """The product, in which the last option given changes fastest.
 
     Args: program: whose arguments have a {name} for each name of `values`. items: of --items, which may have one, too.
@@ -119,4 +119,4 @@ def settings_of(
     count = math.prod(map(len, axes))
     if count > MOST_SETTINGS:
         raise UsageError(f"the product has {count:,} settings, and a sweep at most {MOST_SETTINGS:,}: give fewer values")
-    return [Setting(machine=machine, ipus=number, env=env, values=values) for machine, number, env, values in itertools.product(*axes)]
+    return [SweepPoint(machine=machine, ipus=number, env=env, values=values) for machine, number, env, values in itertools.product(*axes)]

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from tilestep.cli.sweep.setting import Measured
-from tilestep.cli.sweep.settings import Setting
+from tilestep.cli.sweep.settings import SweepPoint
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.messages import plain
 from tilestep.views.front import Choice, draw
@@ -24,7 +24,7 @@ _NEARLY_FASTEST: Final = 0.99  # share of the fastest rate: a setting that surel
 class SweepRow:
     """A setting and what it takes."""
 
-    setting: Setting  # setting of the sweep
+    setting: SweepPoint  # setting of the sweep
     command: str  # command that runs it
     found: Measured  # result of a dry run
     items: int | None = None  # items of a step, as --items says; None: what the program's inputs show

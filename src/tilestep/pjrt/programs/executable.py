@@ -21,7 +21,7 @@ from tilestep.pjrt.programs.serialized import Serialized, machine_id
 from tilestep.pjrt.running.dry import DryRuns, any_dry
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.program_source import ProgramSource
-from tilestep.pjrt.running.recorded_programs import Refused
+from tilestep.pjrt.running.recorded_programs import RefusedProgram
 from tilestep.pjrt.table.client import Client
 from tilestep.plan.memory.liveness import check_fits
 from tilestep.plan.memory.streaming import check_streaming_memory
@@ -145,7 +145,7 @@ class LoadedExecutable(_native.ExecutableBase):
             report = client.program_reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
             if not allowed and client.dry_mode is None:
-                client.player.programs.does_not_fit(self.key, Refused(program, self.source, self.request.ipus[0], error))
+                client.player.programs.does_not_fit(self.key, RefusedProgram(program, self.source, self.request.ipus[0], error))
                 raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:

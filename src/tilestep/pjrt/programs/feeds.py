@@ -44,7 +44,7 @@ def not_cheap() -> Any:
     return total.results[0]
 
 
-class Dispatch:
+class WorkerCall:
     """A call on a worker's thread. It happens once, however often it is handed over."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -76,10 +76,10 @@ class Worker:
     """A thread that dispatches programs in the order in which they come."""
 
     def __init__(self, name: str) -> None:
-        self._work: queue.SimpleQueue[Dispatch] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[WorkerCall] = queue.SimpleQueue()
         threading.Thread(target=self._loop, name=name, daemon=True).start()
 
-    def hand_over(self, dispatch: Dispatch) -> None:
+    def hand_over(self, dispatch: WorkerCall) -> None:
         """Lets the thread run the dispatch."""
         self._work.put(dispatch)
 
@@ -105,7 +105,7 @@ def run_on_worker(ipu: int, done: dict[str, Any], run: Callable[[], Any]) -> Any
 
     Args: done: what the call before a Ctrl-C has done; keeps the dispatch, so that it happens once.
     """
-    dispatch = done.setdefault("dispatch", Dispatch(run))
+    dispatch = done.setdefault("dispatch", WorkerCall(run))
     worker_of(ipu).hand_over(dispatch)
     result, error = dispatch.outcome()
     if error is not None:

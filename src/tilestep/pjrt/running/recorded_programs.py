@@ -10,7 +10,7 @@ from tilestep.sim import System
 _MOST_REFUSED: Final = 20
 
 
-class Refused(NamedTuple):
+class RefusedProgram(NamedTuple):
     """A program that does not fit, so that it never runs."""
 
     program: Program  # as it was planned
@@ -35,7 +35,7 @@ class RecordedPrograms:
     def __init__(self, system: System, *, retains: bool) -> None:
         self._system, self._retains = system, retains
         self.sources: dict[int, ProgramSource] = {}
-        self.refused: dict[int, Refused] = {}
+        self.refused: dict[int, RefusedProgram] = {}
 
     def compiled(self, key: int, source: ProgramSource) -> None:
         """A program was compiled, or loaded."""
@@ -47,7 +47,7 @@ class RecordedPrograms:
         if self._retains or self._system.log is not None:  # it may have been compiled for another player
             self.sources[key] = source
 
-    def does_not_fit(self, key: int, refused: Refused) -> None:
+    def does_not_fit(self, key: int, refused: RefusedProgram) -> None:
         """A program was refused. A recording says so."""
         if self._system.log is not None and len(self.refused) < _MOST_REFUSED:
             self.refused[key] = refused

@@ -54,7 +54,7 @@ _MOST_IN_FLIGHT: Final = 8  # XLA has 32, and each thread that starts programs m
 
 
 @final
-class InFlight:
+class ProgramsInFlight:
     """The programs over several devices that were started last. Safe for use by several threads.
 
     Attributes: add: notes that a program was started, by the token of its end. It runs no bytecode, so no interrupt can come before it.
@@ -93,7 +93,7 @@ class Client:
         self.devices = make_devices(settings.machine, settings.hardware_ids, self.player.journal, beside)
         self.use(self.player)
         self.plans = PlanCache()
-        self.in_flight = InFlight()
+        self.in_flight = ProgramsInFlight()
         self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
         self.device_addresses = pointers([device.address for device in self.devices])
         self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])

@@ -26,7 +26,7 @@ from tilestep.popart.builder.opsets.onnx_opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
 )
-from tilestep.popart.builder.opsets.signatures import IDS, INT, STR, Mismatch, SignatureParameter, ValueKind, overloaded
+from tilestep.popart.builder.opsets.signatures import IDS, INT, STR, ArgumentKind, Mismatch, SignatureParameter, overloaded
 from tilestep.popart.builder.placement import Placement
 from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
 from tilestep.popart.exceptions import popart_exception
@@ -56,7 +56,7 @@ _CUSTOM: Final = (
     SignatureParameter("opVersion", INT),
     SignatureParameter("domain", STR),
     SignatureParameter("inputs", IDS),
-    SignatureParameter("attributes", ValueKind(label="dict", convert=_attribute_dict)),
+    SignatureParameter("attributes", ArgumentKind(label="dict", convert=_attribute_dict)),
     SignatureParameter("numOutputs", INT, 1),
     SignatureParameter("name", STR, ""),
 )

@@ -102,7 +102,7 @@ def check_opsets(model: onnx.ModelProto) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class GivenModel:
     """A model that a session was given.
 
     Attributes:
@@ -114,7 +114,7 @@ class Model:
     from_file: bool = False
 
 
-def read_model(source: Any) -> Model:
+def read_model(source: Any) -> GivenModel:
     """Reads a model. Tensors in other files are read when they are asked for.
 
     Args: source: a ModelProto, its bytes, or a path.
@@ -124,7 +124,7 @@ def read_model(source: Any) -> Model:
         proto = onnx.ModelProto()
         proto.CopyFrom(source)
         unpacked(proto)
-        return Model(proto=proto)
+        return GivenModel(proto=proto)
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     if isinstance(source, bytearray | memoryview):
@@ -139,4 +139,4 @@ def read_model(source: Any) -> Model:
     except OSError as error:
         raise popart_exception(f"Failed to read the model: {error}") from error
     unpacked(proto)
-    return Model(proto=proto, from_file=file_name(source) is not None)
+    return GivenModel(proto=proto, from_file=file_name(source) is not None)

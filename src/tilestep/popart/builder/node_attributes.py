@@ -17,8 +17,8 @@ from tilestep.popart.builder.opsets.signatures import (
     INTS,
     STR,
     STRS,
+    ArgumentKind,
     SignatureParameter,
-    ValueKind,
     dict_of,
     overloaded,
 )
@@ -30,7 +30,7 @@ _ONE: Final = (_NAME, _OUTPUTS)
 _Type: Final = onnx.AttributeProto
 
 
-def _adding(kind: ValueKind) -> tuple[SignatureParameter, ...]:
+def _adding(kind: ArgumentKind) -> tuple[SignatureParameter, ...]:
     return (_NAME, SignatureParameter("attributeValue", kind), _OUTPUTS)
 
 

@@ -15,9 +15,9 @@ from tilestep.popart.builder.opsets.signatures import (
     INT,
     INT64,
     STR,
+    ArgumentKind,
     Mismatch,
     SignatureParameter,
-    ValueKind,
     instance_of,
     member_number,
     overloaded,
@@ -87,11 +87,11 @@ def _texts(value: object) -> dict[str, str]:
     return {str(key): str(one) for key, one in value.items()}
 
 
-def _outputs(kind: ValueKind, name: str = "nodeOutputNames") -> SignatureParameter:
+def _outputs(kind: ArgumentKind, name: str = "nodeOutputNames") -> SignatureParameter:
     return SignatureParameter(name, kind)
 
 
-def _value(default: Any = 0, kind: ValueKind = INT64) -> SignatureParameter:
+def _value(default: Any = 0, kind: ArgumentKind = INT64) -> SignatureParameter:
     return SignatureParameter("value", kind, default)
 
 
@@ -211,7 +211,7 @@ class Placement(NodeAttributes):
         """The group of replicas of collective operations."""
         return self._place(names.COLLECTIVE_COMM_GROUP, [type, groupSize], None)
 
-    @overloaded((SignatureParameter("attributes", ValueKind(label="Dict[str, str]", convert=_texts)),))
+    @overloaded((SignatureParameter("attributes", ArgumentKind(label="Dict[str, str]", convert=_texts)),))
     def outlineAttributes(self, attributes: dict[str, str]) -> KeyValueContextManager:
         """Keys and values that keep nodes apart when equal parts of the graph are outlined."""
         return KeyValueContextManager(self._model, names.OUTLINE, attributes)

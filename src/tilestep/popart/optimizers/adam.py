@@ -39,7 +39,7 @@ from tilestep.popart.optimizers.scalars import (
     scaled_add,
     state_type,
 )
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind
+from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ScalarKind
 from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, UpdateContext, WeightRule
 
 BIAS_CORRECTED = (AdamMode.Adam, AdamMode.Lamb, AdamMode.AdaMax)
@@ -177,14 +177,14 @@ class Adam(Optimizer):
     """
 
     _family: ClassVar[str] = "Adam"
-    _kinds: ClassVar[Mapping[str, ValueKind]] = {
-        "learningRate": ValueKind(0.1, "learning rates"),
-        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
-        "beta1": ValueKind(0.9, "beta1s", "beta1"),
-        "beta2": ValueKind(0.999, "beta2s", "beta2"),
-        "eps": ValueKind(1e-6, "eps", "eps", positive=True),
-        "lossScaling": ValueKind(1.0, "loss scaling"),
-        "maxWeightNorm": ValueKind(10.0, "mwn"),
+    _kinds: ClassVar[Mapping[str, ScalarKind]] = {
+        "learningRate": ScalarKind(0.1, "learning rates"),
+        "weightDecay": ScalarKind(0.0, "weight decays", "weight decay"),
+        "beta1": ScalarKind(0.9, "beta1s", "beta1"),
+        "beta2": ScalarKind(0.999, "beta2s", "beta2"),
+        "eps": ScalarKind(1e-6, "eps", "eps", positive=True),
+        "lossScaling": ScalarKind(1.0, "loss scaling"),
+        "maxWeightNorm": ScalarKind(10.0, "mwn"),
     }
     _aliases: ClassVar[Mapping[str, str]] = {"maxWeightNorm": "maxWeightNorm"}  # the old name of defaultMaxWeightNorm
 

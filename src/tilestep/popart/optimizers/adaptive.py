@@ -39,7 +39,7 @@ from tilestep.popart.optimizers.scalars import (
     scaled_add,
     state_type,
 )
-from tilestep.popart.optimizers.values import OptimizerValueMap, ValueKind
+from tilestep.popart.optimizers.values import OptimizerValueMap, ScalarKind
 from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, UpdateContext, WeightRule
 
 
@@ -140,13 +140,13 @@ class Adaptive(Optimizer):
     """
 
     _family: ClassVar[str] = "Adaptive"
-    _kinds: ClassVar[Mapping[str, ValueKind]] = {
-        "learningRate": ValueKind(0.01, "learning rates"),
-        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
-        "alpha": ValueKind(0.99, "alphas", "alpha"),
-        "momentum": ValueKind(0.0, "momentums", "momentum"),
-        "eps": ValueKind(1e-6, "eps", "eps", positive=True),
-        "lossScaling": ValueKind(1.0, "loss scaling"),
+    _kinds: ClassVar[Mapping[str, ScalarKind]] = {
+        "learningRate": ScalarKind(0.01, "learning rates"),
+        "weightDecay": ScalarKind(0.0, "weight decays", "weight decay"),
+        "alpha": ScalarKind(0.99, "alphas", "alpha"),
+        "momentum": ScalarKind(0.0, "momentums", "momentum"),
+        "eps": ScalarKind(1e-6, "eps", "eps", positive=True),
+        "lossScaling": ScalarKind(1.0, "loss scaling"),
     }
 
     def __init__(

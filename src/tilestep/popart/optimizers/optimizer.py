@@ -21,7 +21,7 @@ from tilestep.popart.names import reservedFinalReducedGradPrefix
 from tilestep.popart.optimizers.clipping import ClipNormSettings, clip_groups, clipped
 from tilestep.popart.optimizers.loss_scaling import FACTOR
 from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, TYPE_NAMES, Arrays, Hyper, Scalar, Weight
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind, known, read_values, shortest
+from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ScalarKind, known, read_values, shortest
 from tilestep.popart.optimizers.weight_rule import COUNTER, OptimizerState, UpdateContext, WeightRule, changed
 
 
@@ -29,7 +29,7 @@ class Optimizer(ABC):
     """How weights change by their gradients. Use SGD, Adam or Adaptive."""
 
     _family: ClassVar[str]  # the name that messages give it
-    _kinds: ClassVar[Mapping[str, ValueKind]]  # by key of insertSpecific, and lossScaling, in the order in which messages list them
+    _kinds: ClassVar[Mapping[str, ScalarKind]]  # by key of insertSpecific, and lossScaling, in the order in which messages list them
     _aliases: ClassVar[Mapping[str, str]] = {}  # other keys of the constructor
     _unchecked: ClassVar[frozenset[str]] = frozenset()  # values that the original doesn't look at before a replacement
 

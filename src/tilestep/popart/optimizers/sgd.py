@@ -22,7 +22,7 @@ from tilestep.popart.names import reservedAccl1Prefix, reservedAcclPrefix
 from tilestep.popart.optimizers.clipping import ClipNormSettings
 from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
 from tilestep.popart.optimizers.scalars import Arrays, Hyper, Number, Scalar, Weight, by_kind, compound, scaled, scaled_add, state_type
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind, shortest
+from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ScalarKind, shortest
 from tilestep.popart.optimizers.weight_rule import GradientStore, StoringRule, UpdateContext, WeightRule
 
 
@@ -227,14 +227,14 @@ class SGD(Optimizer):
     """
 
     _family: ClassVar[str] = "SGD"
-    _kinds: ClassVar[Mapping[str, ValueKind]] = {
-        "learningRate": ValueKind(0.1, "learning rates"),
-        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
-        "momentum": ValueKind(0.0, "momentums", "momentum"),
-        "dampening": ValueKind(0.0, "dampenings", "dampening"),
-        "velocityScaling": ValueKind(1.0, "velocity scalings", "velocity scaling", positive=True),
-        "lossScaling": ValueKind(1.0, "loss scaling"),
-        "nesterov": ValueKind(0.0, "nesterov"),
+    _kinds: ClassVar[Mapping[str, ScalarKind]] = {
+        "learningRate": ScalarKind(0.1, "learning rates"),
+        "weightDecay": ScalarKind(0.0, "weight decays", "weight decay"),
+        "momentum": ScalarKind(0.0, "momentums", "momentum"),
+        "dampening": ScalarKind(0.0, "dampenings", "dampening"),
+        "velocityScaling": ScalarKind(1.0, "velocity scalings", "velocity scaling", positive=True),
+        "lossScaling": ScalarKind(1.0, "loss scaling"),
+        "nesterov": ScalarKind(0.0, "nesterov"),
     }
     # A new dampening is taken where a value that may change has it in; the original doesn't look whether it may.
     _unchecked: ClassVar[frozenset[str]] = frozenset({"dampening"})

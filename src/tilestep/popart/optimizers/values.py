@@ -158,7 +158,7 @@ def _pair(key: str, pair: Any) -> OptimizerValue:
 
 
 @dataclass(frozen=True)
-class ValueKind:
+class ScalarKind:
     """One of the values of a family of optimizers.
 
     Args:

@@ -20,7 +20,7 @@ E = TypeVar("E", bound=Enum)
 Convert = Callable[[object], T]
 
 
-class Refused(Exception):
+class WrongKind(Exception):
     """A value that is not of the wanted kind. Args: wanted: the kind, as a phrase."""
 
 
@@ -94,7 +94,7 @@ class Field(Generic[T]):
     def __set__(self, record: Record, value: T) -> None:
         try:
             record._values[self.name] = self.convert(value)
-        except Refused as error:
+        except WrongKind as error:
             where = f"{type(record).__name__}.{self.name}"
             raise TypeError(f"{where} must be {error}, not {shown(value)} ({type(value).__name__})") from None
 
@@ -108,7 +108,7 @@ def accepts(convert: Convert[Any], value: object) -> bool:
     """Whether a value is of the kind that `convert` wants."""
     try:
         convert(value)
-    except Refused:
+    except WrongKind:
         return False
     return True
 
@@ -147,7 +147,7 @@ def nested(record: Callable[[], R]) -> Field[R]:
 
     def convert(value: object) -> R:
         if not isinstance(value, kind):
-            raise Refused(f"a {kind.__name__}")
+            raise WrongKind(f"a {kind.__name__}")
         return value.copied()
 
     return Field(record, convert)
@@ -163,7 +163,7 @@ def members(convert: Convert[T], *default: T) -> Field[set[T]]:
 
     def made(value: object) -> set[T]:
         if not isinstance(value, (set, frozenset)):
-            raise Refused("a set")
+            raise WrongKind("a set")
         return {convert(one) for one in cast("Iterable[object]", value)}
 
     return Field(lambda: set(default), made)
@@ -185,16 +185,16 @@ class Table(dict[str, T]):
         self._convert = convert
         for key, value in (given or {}).items():
             if not isinstance(key, (str, bytes)):
-                raise Refused("a dict with texts as keys")
+                raise WrongKind("a dict with texts as keys")
             try:
                 super().__setitem__(as_text(key), convert(value))
-            except Refused as error:
-                raise Refused(f"a dict with {error} under each key") from None
+            except WrongKind as error:
+                raise WrongKind(f"a dict with {error} under each key") from None
 
     def __setitem__(self, key: str, value: T) -> None:
         try:
             super().__setitem__(as_text(key), self._convert(value))
-        except Refused as error:
+        except WrongKind as error:
             raise TypeError(f"{shown(key)}: {shown(value)} is not allowed here: it must be {error}") from None
 
     update: Any = MutableMapping.update  # which sets each key, with the checks
@@ -219,7 +219,7 @@ def as_bool(value: object) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     if not hasattr(type(value), "__bool__"):
-        raise Refused("True or False")
+        raise WrongKind("True or False")
     return bool(value)
 
 
@@ -228,16 +228,16 @@ def as_int(value: object, lowest: int = -(2**63), highest: int = 2**63 - 1) -> i
     try:
         number = operator.index(cast("SupportsIndex", value))
     except TypeError:
-        raise Refused("a whole number") from None
+        raise WrongKind("a whole number") from None
     if isinstance(value, Enum) or not lowest <= number <= highest:
-        raise Refused(f"a whole number from {lowest:,} to {highest:,}")
+        raise WrongKind(f"a whole number from {lowest:,} to {highest:,}")
     return number
 
 
 def as_float(value: object) -> float:
     """A number."""
     if isinstance(value, (str, bytes)) or (not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__")):
-        raise Refused("a number")
+        raise WrongKind("a number")
     return float(cast("SupportsFloat", value))
 
 
@@ -246,7 +246,7 @@ def as_text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode()
     if not isinstance(value, str):
-        raise Refused("a text")
+        raise WrongKind("a text")
     return str(value)
 
 
@@ -260,7 +260,7 @@ def one_of(kind: type[E]) -> Convert[E]:
 
     def convert(value: object) -> E:
         if not isinstance(value, kind):
-            raise Refused(f"a member of {kind.__name__}")
+            raise WrongKind(f"a member of {kind.__name__}")
         return value
 
     return convert
@@ -268,13 +268,13 @@ def one_of(kind: type[E]) -> Convert[E]:
 
 def _sequence(value: object) -> Iterable[object]:
     if isinstance(value, (str, bytes)) or not hasattr(type(value), "__getitem__") or isinstance(value, Mapping):
-        raise Refused("a list")
+        raise WrongKind("a list")
     return cast("Iterable[object]", value)
 
 
 def _mapping(value: object) -> Mapping[object, object]:
     if not isinstance(value, Mapping):
-        raise Refused("a dict with texts as keys")
+        raise WrongKind("a dict with texts as keys")
     return cast("Mapping[object, object]", value)
 
 

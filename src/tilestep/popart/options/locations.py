@@ -4,7 +4,7 @@ from typing import Any, final, overload
 
 from tilestep.messages import shown
 from tilestep.popart.enums import ReplicatedTensorSharding, TensorStorage, TileSet
-from tilestep.popart.options.fields import Field, Record, Refused, member, nested, whole
+from tilestep.popart.options.fields import Field, Record, WrongKind, member, nested, whole
 from tilestep.popart.variables import CommGroup
 
 _OFF = ReplicatedTensorSharding.Off
@@ -12,7 +12,7 @@ _OFF = ReplicatedTensorSharding.Off
 
 def _as_group(value: object) -> CommGroup:
     if not isinstance(value, CommGroup):
-        raise Refused("a CommGroup")
+        raise WrongKind("a CommGroup")
     return CommGroup(value.type, value.replicaGroupSize)
 
 
@@ -114,7 +114,7 @@ class TensorLocationSettings(Record):
 
 
 def as_location(value: object) -> TensorLocation:
-    """A copy of a TensorLocation. Raises: Refused if it is something else."""
+    """A copy of a TensorLocation. Raises: WrongKind if it is something else."""
     if not isinstance(value, TensorLocation):
-        raise Refused("a TensorLocation")
+        raise WrongKind("a TensorLocation")
     return value.copied()

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilestep.onnx.interpreter.graph import Graph
 from tilestep.onnx.interpreter.values import Array
-from tilestep.popart.builder.loading import Model, read_model
+from tilestep.popart.builder.loading import GivenModel, read_model
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.devices.device_info import DeviceInfo
 from tilestep.popart.exceptions import noted, popart_exception
@@ -184,7 +184,7 @@ def _acts(graph: Graph) -> bool:
 
 
 def _analysed(
-    read: Model, anchors: Sequence[Anchor], loss: str | None, *, training: bool, shapes: InputShapeInfo, options: SessionOptions
+    read: GivenModel, anchors: Sequence[Anchor], loss: str | None, *, training: bool, shapes: InputShapeInfo, options: SessionOptions
 ) -> tuple[SessionGraph, Analysis, str | None]:
     """(the graph, what is known of it, the tensor that is differentiated): a float16 loss may get a float32 copy for that."""
     asked = {anchor.name.removeprefix(reservedGradientPrefix()) for anchor in anchors}

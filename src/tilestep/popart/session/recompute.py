@@ -31,7 +31,7 @@ from tilestep.popart.options.option_support import implicit_pipeline, phased
 from tilestep.popart.session.model.analysis import Analysis, Types
 from tilestep.popart.session.model.graph import Mark, SessionGraph, Values
 from tilestep.popart.session.staging import SessionStage, Staging
-from tilestep.popart.session.staging.placement import Home, split
+from tilestep.popart.session.staging.placement import StageHome, split
 
 Policy = Callable[..., Any]  # as jax.checkpoint takes it
 _NORMS: Final = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization"})
@@ -248,7 +248,7 @@ def segments_of(graph: SessionGraph, analysis: Analysis, options: SessionOptions
     kept = kept_tensors(graph, analysis.types, options, staging, stage)
     if kept is None:
         return None
-    homes: list[Home] = []
+    homes: list[StageHome] = []
     placed: dict[int, int] = {}
     ended = True  # the segment before
     for position in stage.nodes:
@@ -256,8 +256,8 @@ def segments_of(graph: SessionGraph, analysis: Analysis, options: SessionOptions
         if made <= analysis.values.keys():
             continue
         if ended and made.isdisjoint(kept):
-            homes.append(Home(ipu=0))
+            homes.append(StageHome(ipu=0))
         placed[position] = max(0, len(homes) - 1)
         ended = not made.isdisjoint(kept)
-    parts = split(graph, analysis, homes or [Home(ipu=0)], placed)
+    parts = split(graph, analysis, homes or [StageHome(ipu=0)], placed)
     return Segments(parts=parts, policy=jax.checkpoint_policies.save_only_these_names(*sorted(kept)))

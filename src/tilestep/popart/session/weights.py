@@ -15,7 +15,7 @@ from tilestep.onnx.interpreter.demand import statistics
 from tilestep.onnx.interpreter.values import Array
 from tilestep.popart.builder import external
 from tilestep.popart.builder.external import array_of
-from tilestep.popart.builder.loading import Model
+from tilestep.popart.builder.loading import GivenModel
 from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
 from tilestep.popart.optimizers import Optimizer, UpdateRule
 from tilestep.popart.session.model.graph import SessionGraph, narrow_dtype, narrowed
@@ -126,7 +126,7 @@ class HostWeights:
         fitting = {name: self._replication.taken(name, array, self.outgoing[name]) for name, array in known.items()}
         self.outgoing.update({name: _fitting(name, array, self.outgoing[name]) for name, array in fitting.items()})
 
-    def reset(self, model: Model, *, ignore_unknown: bool) -> None:
+    def reset(self, model: GivenModel, *, ignore_unknown: bool) -> None:
         """Takes the initialisers of a model for the next transfer to the device; none of them if one does not fit.
 
         Raises: popart_runtime_error for an initialiser that is no variable, unless `ignore_unknown`; and for one of another shape or type.
@@ -178,7 +178,7 @@ class SavedModel:
     place there.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: GivenModel) -> None:
         self._proto = onnx.ModelProto()
         self._proto.CopyFrom(model.proto)
 

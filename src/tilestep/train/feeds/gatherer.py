@@ -8,9 +8,9 @@ from tilestep.train.datasets import knows_its_place, place_of
 from tilestep.train.feeds.chunks import Arrays, Filling
 from tilestep.train.feeds.contiguous import ContiguousElements
 from tilestep.train.feeds.elements import ElementSpec, GatherOutcome
-from tilestep.train.feeds.passes import Pass
+from tilestep.train.feeds.passes import DatasetPass
 from tilestep.train.feeds.position import Position, Store
-from tilestep.train.feeds.staging import Copier, Staging, is_immutable
+from tilestep.train.feeds.staging import Copier, StagingMemory, is_immutable
 from tilestep.train.untyped import Pytree
 
 _GATHER_WALL_S: Final = 0.5e-3  # after which others may take what has come from a dataset meanwhile
@@ -33,12 +33,12 @@ class Gatherer:
 
     def __init__(
         self,
-        source: Pass,
+        source: DatasetPass,
         position: Position,
         store: Store,
         *,
         lock: threading.Condition,
-        staging: Staging,
+        staging: StagingMemory,
         copy: bool,
     ) -> None:
         self.spec: ElementSpec | None = None

@@ -18,7 +18,7 @@ from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import Chunk, ChunkPlan
 from tilestep.train.feeds.passes import Start
 from tilestep.train.feeds.prefetch import Feeder
-from tilestep.train.feeds.staging import Staging
+from tilestep.train.feeds.staging import StagingMemory
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bools, require_tree
 from tilestep.train.replicas.replicas import Replicas
@@ -84,7 +84,7 @@ class InfeedQueue:
         self._user: str | None = None
         self._planned: tuple[tuple[Any, ...], ChunkPlan] | None = None  # (the last loop's wants, the chunks that follow)
         self._closed = False
-        self._staging = Staging()
+        self._staging = StagingMemory()
         self._feeder = self._start(Start())
         self._finalizer = weakref.finalize(self, _close, weakref.ref(self._feeder))
 

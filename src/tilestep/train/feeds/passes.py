@@ -72,7 +72,7 @@ class Start:
 
 
 @final
-class Pass:
+class DatasetPass:
     """One pass over a dataset, for one thread at a time.
 
     Attributes:

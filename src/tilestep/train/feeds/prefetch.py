@@ -15,9 +15,9 @@ from tilestep.errors import QueueError
 from tilestep.train.feeds.chunks import Chunk, ChunkPlan, Filling, on_devices
 from tilestep.train.feeds.gatherer import Gatherer
 from tilestep.train.feeds.lineup import Lineup
-from tilestep.train.feeds.passes import Ending, Pass, Start
+from tilestep.train.feeds.passes import DatasetPass, Ending, Start
 from tilestep.train.feeds.position import Position, Store
-from tilestep.train.feeds.staging import Staging
+from tilestep.train.feeds.staging import StagingMemory
 from tilestep.train.patience import Aloud, wait
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -45,14 +45,14 @@ class Feeder:
         *,
         depth: int,
         replicas: int | None,
-        staging: Staging,
+        staging: StagingMemory,
         copy: bool,
     ) -> None:
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None  # while there may be something to do for it
         self._has_begun = self._is_closed = False
         self._depth, self._replicas = depth, replicas
-        self._pass, self._position, self._ending, self._store = Pass(make_iterator, start), Position(start), Ending(), Store()
+        self._pass, self._position, self._ending, self._store = DatasetPass(make_iterator, start), Position(start), Ending(), Store()
         self._gatherer = Gatherer(self._pass, self._position, self._store, lock=self._condition, staging=staging, copy=copy)
         self._lineup = Lineup(depth=depth, replicas=replicas or 1)
         self._held: list[Chunk] = []  # taken, but not used yet; in the host's memory alone

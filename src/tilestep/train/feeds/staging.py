@@ -40,7 +40,7 @@ class _Lent:
 
 
 @final
-class Staging:
+class StagingMemory:
     """Makes arrays in host memory. Safe for use by several threads."""
 
     def __init__(self) -> None:

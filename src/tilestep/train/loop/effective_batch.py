@@ -8,7 +8,7 @@ from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.gradients.accumulation import effective_batch_size
 from tilestep.train.loop.program_cache import LoopPrograms
-from tilestep.train.loop.update_pattern import Counter
+from tilestep.train.loop.update_pattern import MicrobatchCounter
 from tilestep.train.offload import platform_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
@@ -60,7 +60,7 @@ class UpdateSize:
 
 
 def update_size(
-    name: str, counters: Sequence[Counter], infeed: InfeedQueue | None, replicas: Replicas | None, loop: LoopPrograms | None
+    name: str, counters: Sequence[MicrobatchCounter], infeed: InfeedQueue | None, replicas: Replicas | None, loop: LoopPrograms | None
 ) -> UpdateSize | None:
     """The size for a carry with these counters; None without counters, or if their counts differ. The other arguments: see UpdateSize."""
     counts = {counter.count for counter in counters}

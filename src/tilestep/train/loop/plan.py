@@ -19,7 +19,7 @@ from tilestep.train.loop.call_cache import CachedCall, LoopCall
 from tilestep.train.loop.carry import Carry, prepared
 from tilestep.train.loop.program_cache import ChunkSpan, LoopPrograms, LoopSettings, repeat_loop, while_loop_loop
 from tilestep.train.loop.replicated import ReplicatedLoop, replicated_loop
-from tilestep.train.loop.update_pattern import Counter, UpdatePattern, counters_in, update_pattern_of
+from tilestep.train.loop.update_pattern import MicrobatchCounter, UpdatePattern, counters_in, update_pattern_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_function
 from tilestep.train.planned import CompilerOptions
@@ -41,7 +41,7 @@ class RepeatPlan:
     loop: LoopPrograms  # its programs
     sharding: Sharding | None  # sharding, shardings: as a Carry has them
     shardings: tuple[NamedSharding | None, ...]
-    counters: tuple[Counter, ...]  # where the carry counts microbatches
+    counters: tuple[MicrobatchCounter, ...]  # where the carry counts microbatches
     pattern: UpdatePattern | None  # which steps update, if the chunks' programs are made for that; else each step finds out
 
     @property
@@ -125,7 +125,7 @@ class WhilePlan:
     loop: LoopPrograms  # its programs
     replicated: ReplicatedLoop | None  # the replicas that it runs on
     carry: Carry  # ready to be donated
-    counters: tuple[Counter, ...]  # where the carry counts microbatches
+    counters: tuple[MicrobatchCounter, ...]  # where the carry counts microbatches
 
 
 def plan_while_loop(

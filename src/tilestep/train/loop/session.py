@@ -31,7 +31,7 @@ _MOST_IN_FLIGHT_BYTES: Final = 2**28  # unless FIRST_IN_FLIGHT chunks have more
 
 
 @final
-class InFlight:
+class ChunksInFlight:
     """The chunks that a loop has started since it last waited for the device.
 
     Each wait measures how long a chunk takes, and sets `loop.in_flight` so that waits are about `_TARGET_WAIT_WALL_S` apart.
@@ -95,7 +95,7 @@ class Session:
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
         self._is_first = True  # no chunk has been started
-        self._in_flight = InFlight(loop)
+        self._in_flight = ChunksInFlight(loop)
         self._ctrl_c = CtrlC()
         self._bar: AbstractContextManager[tuple[Callable[[int], None], Callable[[str], None]]] | None = None
         self._set_bar: tuple[Callable[[int], None], Callable[[str], None]] | None = None  # (the steps done, the name)

@@ -29,7 +29,7 @@ _known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by a counter's id: a ref
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counter:
+class MicrobatchCounter:
     """A leaf of a carry that counts microbatches."""
 
     leaf: int  # its index in the carry
@@ -62,9 +62,9 @@ class UpdatePattern:
 
 
 @functools.lru_cache(maxsize=256)
-def counters_in(structure: Structure) -> tuple[Counter, ...]:
+def counters_in(structure: Structure) -> tuple[MicrobatchCounter, ...]:
     """The counters of a carry. Those inside of an accumulating optimiser do not count, because it sees updates only."""
-    counters: list[Counter] = []
+    counters: list[MicrobatchCounter] = []
 
     def visit(node: Structure, leaf: int) -> None:
         data = node.node_data()
@@ -73,7 +73,7 @@ def counters_in(structure: Structure) -> tuple[Counter, ...]:
         children = node.children()
         if data[0] is AccumulationState:
             if children[0].num_leaves == 1 and not children[3].num_leaves:  # else each step asks whether it is an update's last
-                counters.append(Counter(leaf=leaf, count=data[1][0]))
+                counters.append(MicrobatchCounter(leaf=leaf, count=data[1][0]))
             return
         for child in children:
             visit(child, leaf)
@@ -83,7 +83,7 @@ def counters_in(structure: Structure) -> tuple[Counter, ...]:
     return tuple(counters)
 
 
-def update_pattern_of(carry: Pytree, counters: Sequence[Counter], steps: int, loop: str) -> UpdatePattern | None:
+def update_pattern_of(carry: Pytree, counters: Sequence[MicrobatchCounter], steps: int, loop: str) -> UpdatePattern | None:
     """The updates of a loop of `steps` steps; None if its optimisers update at different steps.
 
     Raises: ValueError if the loop would end amid an accumulation.
@@ -97,7 +97,7 @@ def update_pattern_of(carry: Pytree, counters: Sequence[Counter], steps: int, lo
     return patterns.pop() if len(patterns) == 1 else None
 
 
-def remember(carry: Pytree, counters: Sequence[Counter], value: int) -> None:
+def remember(carry: Pytree, counters: Sequence[MicrobatchCounter], value: int) -> None:
     """Notes the value of the carry's counters, so that the next loop need not wait for it."""
     leaves = _jax.tree.leaves(carry)
     with _lock:

@@ -22,7 +22,7 @@ from tilestep.train.other_arguments import belongs_to, devices_of
 from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.groups import groups_of
 from tilestep.train.replicas.shards import Shard, all_parts, is_shard, part_elements, readable
-from tilestep.train.replicas.share import Share
+from tilestep.train.replicas.share import ProcessShare
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.within import within
@@ -184,7 +184,7 @@ class Replicas:
         Raises:
             TypeError: for what is no dataset.
         """
-        shared = Share(begin=iterator_maker(dataset), count=self.count, mine=frozenset(self.local))
+        shared = ProcessShare(begin=iterator_maker(dataset), count=self.count, mine=frozenset(self.local))
         return iter(shared) if isinstance(dataset, Iterator) else shared
 
     def _place_of(self, node: Pytree) -> NamedSharding:

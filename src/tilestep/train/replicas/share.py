@@ -11,7 +11,7 @@ from tilestep.train.untyped import Pytree
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class ProcessShare:
     """The share as an iterable: each pass over it is one over the dataset."""
 
     begin: Callable[[], Iterator[Pytree]]  # begins a pass over the dataset

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tilestep.views.export.timeline import Counter, ExportTimeline, Slice, TrackGroup
+from tilestep.views.export.timeline import CounterTrack, ExportTimeline, Slice, TrackGroup
 
 _NS_PER_US = 1000
 
@@ -44,7 +44,7 @@ def _slice(each: Slice, place: dict[str, int]) -> Iterator[dict[str, Any]]:
         yield {"ph": "s", **place, "id": flow, "name": "cause", "cat": "cause", "ts": begin}
 
 
-def _counter(counter: Counter, number: int) -> Iterator[dict[str, Any]]:
+def _counter(counter: CounterTrack, number: int) -> Iterator[dict[str, Any]]:
     for time, value in counter.points:
         if not math.isfinite(value):  # JSON has no such number: the line has a gap
             continue

@@ -56,7 +56,7 @@ class Slice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counter:
+class CounterTrack:
     """A line of numbers.
 
     Attributes:
@@ -92,7 +92,7 @@ class TrackGroup:
     number: int
     name: str
     tracks: tuple[Track, ...]
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[CounterTrack, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ class _Emulated:
     def of_lane(self, lane: Lane) -> tuple[Slice, ...]:
         return tuple(self._slices(lane))
 
-    def memory(self, ipu: int) -> Counter:
+    def memory(self, ipu: int) -> CounterTrack:
         """Bytes of the fullest tile of an IPU, of programs in detail."""
         points: list[tuple[int, float]] = []
         for on_ipu in self._execution.runs_on(ipu):
@@ -182,7 +182,7 @@ class _Emulated:
                 if span.leaf is not None and span.leaf.leaf in ticks:
                     tick = ticks[span.leaf.leaf]
                     points.append((self._ns(span.cycles_from), int(always[tick] + others[tick])))
-        return Counter(name=f"fullest tile of IPU {ipu}", unit="bytes", points=points)
+        return CounterTrack(name=f"fullest tile of IPU {ipu}", unit="bytes", points=points)
 
     def _ns(self, cycle: int) -> int:
         return round(seconds_from_cycles(cycle, self._clock_hz) * _NS)
@@ -274,7 +274,7 @@ def _wall(report: Report, *, source: bool) -> ExportTimeline:
         threads = ((thread.name or f"thread {thread.tid}", _wall_slices(thread), True) for thread in process.threads)
         groups.append(TrackGroup(number=process.pid, name=f"wall time: {name}", tracks=_rows(threads)))
     counters = tuple(
-        Counter(
+        CounterTrack(
             name=f"{line.graph}: {line.name}", unit=line.unit, points=list(zip(line.times_ns.tolist(), line.values.tolist(), strict=True))
         )
         for line in system.series

@@ -9,7 +9,7 @@ from tilestep.cli import main
 from tilestep.cli.program import ScriptProgram
 from tilestep.cli.sweep.runs import SettingRun, keep, kept
 from tilestep.cli.sweep.setting import Measured
-from tilestep.cli.sweep.settings import Setting, settings_of
+from tilestep.cli.sweep.settings import SweepPoint, settings_of
 
 PROGRAM = ScriptProgram(name="train.py", arguments=("--batch", "{batch}", "--json={}", '{"a": 1}'))
 
@@ -70,7 +70,7 @@ def test_what_is_kept_is_of_this_script_with_these_words(tmp_path: Path) -> None
     script = tmp_path / "train.py"
     script.write_text("pass\n")
     run = SettingRun(
-        setting=Setting(machine="a/b.toml", ipus=4), program=ScriptProgram(name=str(script), arguments=("8",)), environ={"A": "1"}
+        setting=SweepPoint(machine="a/b.toml", ipus=4), program=ScriptProgram(name=str(script), arguments=("8",)), environ={"A": "1"}
     )
     found = Measured(outcome="fits", machine="b", num_ipus=4, needed_bytes=1, available_bytes=2, step_s=0.5)
     assert kept(run, tmp_path) is None
@@ -85,7 +85,7 @@ def test_what_is_kept_is_of_this_script_with_these_words(tmp_path: Path) -> None
 
 
 def test_a_killed_setting_is_not_kept(tmp_path: Path) -> None:
-    run = SettingRun(setting=Setting(ipus=4), program=ScriptProgram(name="train.py"), environ={})
+    run = SettingRun(setting=SweepPoint(ipus=4), program=ScriptProgram(name="train.py"), environ={})
     keep(run, Measured(outcome="killed", error="its process was ended by SIGKILL"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +93,7 @@ def test_a_killed_setting_is_not_kept(tmp_path: Path) -> None:
 def test_what_is_kept_is_of_the_machine_that_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "own.toml"
     file.write_text('inherits = "bow-2000"\nnum_ipus = 2\n')
-    run = SettingRun(setting=Setting(ipus=1), program=ScriptProgram(name="train.py"), environ={"TILESTEP_MACHINE": str(file)})
+    run = SettingRun(setting=SweepPoint(ipus=1), program=ScriptProgram(name="train.py"), environ={"TILESTEP_MACHINE": str(file)})
     keep(run, Measured(outcome="fits"), tmp_path)
     assert kept(run, tmp_path) == Measured(outcome="fits")
     monkeypatch.setenv("JAX_IPU_MODEL_NUM_TILES", "8")  # of the user's shell, and no option of the sweep

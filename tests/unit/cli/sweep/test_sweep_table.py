@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tilestep.cli.sweep.setting import Measured
-from tilestep.cli.sweep.settings import Setting
+from tilestep.cli.sweep.settings import SweepPoint
 from tilestep.cli.sweep.sweep_table import SweepRow, answers, answers_text, csv_text, json_text, plot
 
 
 def row(name: str, ipus: int, step_s: float | None, *, outcome: str = "fits", full: float = 0.5, items: int | None = None) -> SweepRow:
     found = Measured(outcome=outcome, num_ipus=ipus, needed_bytes=round(full * 1000), available_bytes=1000, step_s=step_s, whole_s=10.0)
-    return SweepRow(setting=Setting(values=(("x", name),)), command=f"run {name}", found=found, items=items)
+    return SweepRow(setting=SweepPoint(values=(("x", name),)), command=f"run {name}", found=found, items=items)
 
 
 ROWS = [
@@ -22,7 +22,7 @@ ROWS = [
     row("fast", 4, 1.0, items=16),  # 16: 4 for each
     row("large", 16, 1.0, items=16),
     row("over", 1, 0.1, outcome="does not fit", full=1.3, items=16),
-    SweepRow(setting=Setting(values=(("x", "broken"),)), command="run broken", found=Measured(outcome="failed", error="ValueError: x")),
+    SweepRow(setting=SweepPoint(values=(("x", "broken"),)), command="run broken", found=Measured(outcome="failed", error="ValueError: x")),
 ]
 
 

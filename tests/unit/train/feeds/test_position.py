@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.unit.train.feeds.infeeds import numbers, used
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train import InfeedQueue
-from tilestep.train.feeds.passes import Pass, Start
+from tilestep.train.feeds.passes import DatasetPass, Start
 from tilestep.train.progress_bar import shown_late
 
 
@@ -70,6 +70,6 @@ def test_a_bar_comes_on_a_terminal_after_a_second(is_terminal: bool, step_s: flo
 
 def test_a_pass_goes_to_its_place_or_says_that_there_is_none() -> None:
     start = Start(elements=3, skip=3)
-    assert next(Pass(lambda: iter(range(5)), start).iterator()) == 3
+    assert next(DatasetPass(lambda: iter(range(5)), start).iterator()) == 3
     with pytest.raises(DatasetError, match="the dataset ended after 2 elements, before the position to which restore"):
-        Pass(lambda: iter(range(2)), start).iterator()
+        DatasetPass(lambda: iter(range(2)), start).iterator()

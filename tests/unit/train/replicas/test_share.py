@@ -10,7 +10,7 @@ import pytest
 
 from tilestep.errors import QueueError
 from tilestep.train import InfeedQueue, Replicas, cross_replica_sum, repeat
-from tilestep.train.replicas.share import Share
+from tilestep.train.replicas.share import ProcessShare
 
 ELEMENTS = [np.float32(k) for k in range(24)]
 
@@ -22,7 +22,7 @@ def replicas() -> Replicas:
 def of_process(dataset: Any, *, count: int = 4, mine: Sequence[int] = (1, 2)) -> Any:
     """What `Replicas.share` makes in a process that has replicas `mine` of `count`."""
     shared = replicas().share(dataset)
-    assert isinstance(shared, Share)
+    assert isinstance(shared, ProcessShare)
     return dataclasses.replace(shared, count=count, mine=frozenset(mine))
 
 

@@ -22,9 +22,9 @@ from tilestep.popart.builder.opsets.signatures import (
     INTS,
     STR,
     STRS,
+    ArgumentKind,
     Mismatch,
     SignatureParameter,
-    ValueKind,
     instance_of,
     list_of,
     optional,
@@ -63,7 +63,7 @@ def _comm_group(value: object) -> object:
 _COLLECTIVE: Final = (
     _ARGS,
     SignatureParameter("collectiveOperator", optional(instance_of(CollectiveOperator)), None),
-    SignatureParameter("commGroup", optional(ValueKind(label="CommGroup", convert=_comm_group)), None),
+    SignatureParameter("commGroup", optional(ArgumentKind(label="CommGroup", convert=_comm_group)), None),
     DEBUG_CONTEXT,
 )
 

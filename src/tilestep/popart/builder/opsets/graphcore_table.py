@@ -14,9 +14,9 @@ from tilestep.popart.builder.opsets.signatures import (
     INTS,
     REQUIRED,
     STR,
+    ArgumentKind,
     Mismatch,
     SignatureParameter,
-    ValueKind,
     instance_of,
     member_number,
     optional,
@@ -127,7 +127,7 @@ class GraphcoreOperator:
     outputs: int = 1
     attributes: Callable[[Mapping[str, Any]], Attributes] = as_given
     args: Any = REQUIRED
-    args_kind: ValueKind = IDS
+    args_kind: ArgumentKind = IDS
     varies: bool = False
 
     def all_parameters(self) -> tuple[SignatureParameter, ...]:
@@ -147,7 +147,7 @@ def _single_letter(value: object) -> str:
     return value
 
 
-_LETTER: Final = ValueKind(label="str", convert=_single_letter)
+_LETTER: Final = ArgumentKind(label="str", convert=_single_letter)
 _REDUCTION: Final = _one("reduction", instance_of(ReductionType), ReductionType.Mean)
 _SCATTER: Final = _one("reduction", instance_of(ScatterReduction), ScatterReduction.Sum)
 

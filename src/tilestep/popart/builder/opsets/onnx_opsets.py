@@ -26,8 +26,8 @@ from tilestep.popart.builder.opsets.signatures import (
     REQUIRED,
     STR,
     STRS,
+    ArgumentKind,
     SignatureParameter,
-    ValueKind,
     optional,
     overloaded,
 )
@@ -43,7 +43,7 @@ _UNBOUNDED: Final = (1 << 31) - 1  # as schemas write it
 _OMITTED: Final = frozenset({"auto_pad"})
 _CHECKS: Final[Mapping[str, Check]] = {"AveragePool": check_pool, "Conv": check_conv, "MaxPool": check_pool}
 _Type: Final = defs.OpSchema.AttrType
-_KINDS: Final[Mapping[Any, ValueKind]] = {
+_KINDS: Final[Mapping[Any, ArgumentKind]] = {
     _Type.INT: INT,
     _Type.INTS: INTS,
     _Type.FLOAT: FLOAT,

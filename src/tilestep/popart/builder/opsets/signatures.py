@@ -22,7 +22,7 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueKind:
+class ArgumentKind:
     """Attributes: label: as messages and signatures show it; convert: value -> converted value, or it raises Mismatch."""
 
     label: str
@@ -97,16 +97,16 @@ def _debug(value: object) -> str:
     return _str(value) if path is None else _str(path())
 
 
-INT: Final = ValueKind(label="int", convert=_int)
-INT64: Final = ValueKind(label="int", convert=_int64)  # an attribute would take a larger one for a negative number
-FLOAT: Final = ValueKind(label="float", convert=_float)
-BOOL: Final = ValueKind(label="bool", convert=_bool)
-STR: Final = ValueKind(label="str", convert=_str)
-ARRAY: Final = ValueKind(label="numpy.ndarray", convert=_array)
-DEBUG: Final = ValueKind(label="DebugContext", convert=_debug)  # a name, or an object with getPathName(): gives the path
+INT: Final = ArgumentKind(label="int", convert=_int)
+INT64: Final = ArgumentKind(label="int", convert=_int64)  # an attribute would take a larger one for a negative number
+FLOAT: Final = ArgumentKind(label="float", convert=_float)
+BOOL: Final = ArgumentKind(label="bool", convert=_bool)
+STR: Final = ArgumentKind(label="str", convert=_str)
+ARRAY: Final = ArgumentKind(label="numpy.ndarray", convert=_array)
+DEBUG: Final = ArgumentKind(label="DebugContext", convert=_debug)  # a name, or an object with getPathName(): gives the path
 
 
-def list_of(item: ValueKind) -> ValueKind:
+def list_of(item: ArgumentKind) -> ArgumentKind:
     """A list, tuple or array whose items are of a kind."""
 
     def convert(value: object) -> list[Any]:
@@ -116,10 +116,10 @@ def list_of(item: ValueKind) -> ValueKind:
             raise Mismatch
         return [item.convert(one) for one in cast("Sequence[Any]", value)]
 
-    return ValueKind(label=f"List[{item.label}]", convert=convert)
+    return ArgumentKind(label=f"List[{item.label}]", convert=convert)
 
 
-def set_of(item: ValueKind) -> ValueKind:
+def set_of(item: ArgumentKind) -> ArgumentKind:
     """A set whose items are of a kind; it gives a frozenset."""
 
     def convert(value: object) -> frozenset[Any]:
@@ -127,10 +127,10 @@ def set_of(item: ValueKind) -> ValueKind:
             raise Mismatch
         return frozenset(item.convert(one) for one in cast("AbstractSet[Any]", value))
 
-    return ValueKind(label=f"Set[{item.label}]", convert=convert)
+    return ArgumentKind(label=f"Set[{item.label}]", convert=convert)
 
 
-def dict_of(item: ValueKind) -> ValueKind:
+def dict_of(item: ArgumentKind) -> ArgumentKind:
     """A dictionary from texts to values of a kind."""
 
     def convert(value: object) -> dict[str, Any]:
@@ -138,15 +138,15 @@ def dict_of(item: ValueKind) -> ValueKind:
             raise Mismatch
         return {_str(name): item.convert(one) for name, one in cast("Mapping[Any, Any]", value).items()}
 
-    return ValueKind(label=f"Dict[str, {item.label}]", convert=convert)
+    return ArgumentKind(label=f"Dict[str, {item.label}]", convert=convert)
 
 
-def optional(kind: ValueKind) -> ValueKind:
+def optional(kind: ArgumentKind) -> ArgumentKind:
     """None, or a value of a kind."""
-    return ValueKind(label=f"Optional[{kind.label}]", convert=lambda value: None if value is None else kind.convert(value))
+    return ArgumentKind(label=f"Optional[{kind.label}]", convert=lambda value: None if value is None else kind.convert(value))
 
 
-def instance_of(cls: type) -> ValueKind:
+def instance_of(cls: type) -> ArgumentKind:
     """An object of a class."""
 
     def convert(value: object) -> object:
@@ -154,16 +154,16 @@ def instance_of(cls: type) -> ValueKind:
             raise Mismatch
         return value
 
-    return ValueKind(label=cls.__name__, convert=convert)
+    return ArgumentKind(label=cls.__name__, convert=convert)
 
 
-def member_number(cls: type[Enum]) -> ValueKind:
+def member_number(cls: type[Enum]) -> ArgumentKind:
     """A number, or a member of an enumeration, of which the number is taken."""
 
     def convert(value: object) -> int:
         return int(value.value) if isinstance(value, cls) else _int(value)
 
-    return ValueKind(label=f"int | {cls.__name__}", convert=convert)
+    return ArgumentKind(label=f"int | {cls.__name__}", convert=convert)
 
 
 INTS: Final = list_of(INT)
@@ -186,7 +186,7 @@ class SignatureParameter:
     """A parameter. Attributes: default: REQUIRED if it must be given; a default is taken as it is, without conversion."""
 
     name: str
-    kind: ValueKind
+    kind: ArgumentKind
     default: Any = REQUIRED
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import onnx
 
 from tilestep.popart.builder.graph.model import GraphModel
-from tilestep.popart.builder.opsets.signatures import Mismatch, ValueKind
+from tilestep.popart.builder.opsets.signatures import ArgumentKind, Mismatch
 
 
 def _model_of(value: object) -> GraphModel:
@@ -17,7 +17,7 @@ def _model_of(value: object) -> GraphModel:
     return model
 
 
-SUBGRAPH: Final = ValueKind(label="Builder", convert=_model_of)
+SUBGRAPH: Final = ArgumentKind(label="Builder", convert=_model_of)
 
 
 def embedded(outer: GraphModel, value: Any) -> Any:

@@ -11,7 +11,7 @@ from tilestep.plan.memory.liveness import check_fits
 from tilestep.plan.memory.streaming import check_streaming_memory
 from tilestep.popart.exceptions import OutOfMemoryException
 from tilestep.popart.session.emulation.notes import Notes
-from tilestep.popart.session.emulation.play import Play
+from tilestep.popart.session.emulation.play import SessionPlay
 from tilestep.popart.session.emulation.program import EmulatedProgram
 
 _ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
@@ -67,7 +67,7 @@ def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError
     return TileMemoryError(tile=0, superstep="program start", needed_bytes=parts[0][1], available_bytes=available, largest=parts)
 
 
-def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> StageUnfit | None:
+def unfit(play: SessionPlay, machine: MachineSpec, program: EmulatedProgram) -> StageUnfit | None:
     """The program, or programs of an IPU together, that needs most of what does not fit. None: all fit."""
     ipus = range(machine.num_ipus)
     found: StageUnfit | None = None
@@ -106,7 +106,7 @@ def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> StageUn
     return None
 
 
-def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
+def way_out_of_stash(notes: Notes, play: SessionPlay, program: EmulatedProgram) -> str:
     """What recomputation would do for a session in which an IPU does not fit that keeps many activations: it is planned.
 
     Returns: '' where no such IPU keeps many, recomputation is on, or it would free nothing.
@@ -117,7 +117,7 @@ def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
     if not large or program.recomputed is None:
         return ""
     again = program.recomputed()
-    planned = Play(notes, again)
+    planned = SessionPlay(notes, again)
     if planned.uses[large[0]].peak_bytes >= play.uses[large[0]].peak_bytes:
         return ""
     edit = "options.autoRecomputation = RecomputationType.Pipeline, with which IPU"
@@ -127,12 +127,12 @@ def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
     return f"{edit} {large[0]} needs {planned.uses[large[0]].peak_bytes:,} B of a tile, and all fit"
 
 
-def _waiting_bytes(play: Play, ipu: int) -> int:
+def _waiting_bytes(play: SessionPlay, ipu: int) -> int:
     """Bytes on the fullest tile of what waits for other programs of the IPU, beyond what its largest program needs by itself."""
     return play.uses[ipu].waiting_bytes(play.start.programs[key].program for key in _keys_on(play, ipu))
 
 
-def _keys_on(play: Play, ipu: int) -> list[int]:
+def _keys_on(play: SessionPlay, ipu: int) -> list[int]:
     return [key for (_, of_ipu), group in play.start.groups.items() if of_ipu == ipu for key in group.members]
 
 

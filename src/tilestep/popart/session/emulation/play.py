@@ -46,7 +46,7 @@ class Spent(NamedTuple):
 
 
 @final
-class Play:
+class SessionPlay:
     """One session on a machine of its own in virtual time.
 
     When it is made the pipeline has run, so that its programs are loaded, as an engine of the original's is when a device is prepared.

@@ -20,7 +20,7 @@ from tilestep.popart.session.emulation.advice import WeightReads, rules_of
 from tilestep.popart.session.emulation.advice_words import operation_of
 from tilestep.popart.session.emulation.memory import out_of_memory, too_large, unfit, way_out_of_stash
 from tilestep.popart.session.emulation.notes import EmulationOptions, FromHost, Notes, Ran, ToHost
-from tilestep.popart.session.emulation.play import Play, Spent, inner_cycles
+from tilestep.popart.session.emulation.play import SessionPlay, Spent, inner_cycles
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.session_labels import line_now
 from tilestep.profiling.measurement import Measurement, measurement_of
@@ -151,15 +151,15 @@ class Emulation:
             tell_unwritten(unwritten(error))
 
     @functools.cached_property
-    def _live(self) -> Play:
+    def _live(self) -> SessionPlay:
         """The play without a timeline."""
-        return Play(self._notes, self._program)
+        return SessionPlay(self._notes, self._program)
 
     @functools.cached_property
-    def _recorded(self) -> Play:
+    def _recorded(self) -> SessionPlay:
         play = vars(self).get("_live")
         if play is None or play.played:
-            play = Play(self._notes, self._program)
+            play = SessionPlay(self._notes, self._program)
         else:
             del self._live
         play.record()

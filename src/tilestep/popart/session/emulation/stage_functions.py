@@ -78,7 +78,7 @@ WatchKey = Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class WatchPlan:
     """What a pipeline watches.
 
     Attributes:
@@ -92,7 +92,7 @@ class Watch:
     marks: tuple[frozenset[str], ...]
 
 
-def watch_of(plan: SessionPlan, relays: Relays, made: Mapping[str, int]) -> Watch:
+def watch_of(plan: SessionPlan, relays: Relays, made: Mapping[str, int]) -> WatchPlan:
     """What a pipeline watches for a session's anchors.
 
     A tensor is watched in the stage that makes it, and an input in the first. An array of the optimiser's state leaves as its weight would,
@@ -125,7 +125,7 @@ def watch_of(plan: SessionPlan, relays: Relays, made: Mapping[str, int]) -> Watc
             _add(keys, key, how)
             periods[key] = anchor.period
     periods = {} if plan.synthetic else {key: period for key, period in periods.items() if period > 1}
-    return Watch(keys=keys, periods=periods, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
+    return WatchPlan(keys=keys, periods=periods, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
 
 
 def _how(anchor: Anchor) -> How:

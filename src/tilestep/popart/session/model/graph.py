@@ -25,7 +25,7 @@ from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # no
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph.graph_walk import nodes_of, tensors_of
 from tilestep.popart.builder.graph.origins import Origin, origins_of
-from tilestep.popart.builder.loading import Model
+from tilestep.popart.builder.loading import GivenModel
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
@@ -66,7 +66,7 @@ class SessionGraph:
         origins: of operators that a builder of this process has made.
     """
 
-    model: Model
+    model: GivenModel
     graph: Graph
     inputs: Mapping[str, jax.ShapeDtypeStruct]
     variables: Mapping[str, Array]
@@ -141,7 +141,7 @@ class SessionGraph:
 
 
 def session_graph(
-    model: Model,
+    model: GivenModel,
     *,
     training: bool,
     shapes: InputShapeInfo,

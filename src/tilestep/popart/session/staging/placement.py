@@ -180,14 +180,14 @@ def _inner(node: onnx.NodeProto) -> Iterator[Inner]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Home:
+class StageHome:
     """A stage without its operators. Attributes: ipu, phase: as a SessionStage has them."""
 
     ipu: int
     phase: int | None = None
 
 
-def split(graph: SessionGraph, analysis: Analysis, homes: Sequence[Home], placed: Mapping[int, int]) -> tuple[SessionStage, ...]:
+def split(graph: SessionGraph, analysis: Analysis, homes: Sequence[StageHome], placed: Mapping[int, int]) -> tuple[SessionStage, ...]:
     """The stages of a graph.
 
     Args:
@@ -221,7 +221,7 @@ def split(graph: SessionGraph, analysis: Analysis, homes: Sequence[Home], placed
     )
 
 
-def runs(graph: SessionGraph, ipu_of: Mapping[int, int]) -> tuple[list[Home], dict[int, int]]:
+def runs(graph: SessionGraph, ipu_of: Mapping[int, int]) -> tuple[list[StageHome], dict[int, int]]:
     """Stages that run one after the other, each on one IPU: a stage has all operators of its IPU that can run when it begins.
 
     Args: ipu_of: position of a node -> its IPU.
@@ -232,7 +232,7 @@ def runs(graph: SessionGraph, ipu_of: Mapping[int, int]) -> tuple[list[Home], di
         position: {made[name] for name in reads(graph.graph.nodes[position]) if name in made and made[name] in ipu_of}
         for position in ipu_of
     }
-    homes: list[Home] = []
+    homes: list[StageHome] = []
     placed: dict[int, int] = {}
     left = sorted(ipu_of)
     while left:
@@ -243,7 +243,7 @@ def runs(graph: SessionGraph, ipu_of: Mapping[int, int]) -> tuple[list[Home], di
                 placed[position] = len(homes)
             else:
                 rest.append(position)
-        homes.append(Home(ipu=ipu))
+        homes.append(StageHome(ipu=ipu))
         left = rest
     return homes, placed
 

@@ -14,12 +14,12 @@ from tilestep.popart.session.model.graph import SessionGraph
 from tilestep.popart.session.model.stages import Kind, Staging
 from tilestep.popart.session.staging import checks
 from tilestep.popart.session.staging.automatic import automatic_ipus, cost_of
-from tilestep.popart.session.staging.placement import Home, PlacedModel, PlacedOperator, makers_of, operators_of, runs, split
+from tilestep.popart.session.staging.placement import PlacedModel, PlacedOperator, StageHome, makers_of, operators_of, runs, split
 
 
 def pipeline_homes(
     model: PlacedModel, ipu_of: Mapping[int, int], options: SessionOptions, *, batches: int, gradients: Collection[str]
-) -> tuple[list[Home], dict[int, int]]:
+) -> tuple[list[StageHome], dict[int, int]]:
     """(the forward stages, position of a node -> its stage).
 
     Args:
@@ -56,7 +56,7 @@ def pipeline_homes(
     placed = {position: numbers[merged[stage]] for position, stage in stage_of.items()}
     if options.autoRecomputation is RecomputationType.Pipeline and implicit_pipeline(options):
         checks.require_one_recomputation_each(operators, {numbers[merged[stage]] for stage in backward}, placed, ipu_of)
-    homes = {numbers[merged[stage]]: Home(ipu=ipus[stage]) for stage in forward}
+    homes = {numbers[merged[stage]]: StageHome(ipu=ipus[stage]) for stage in forward}
     return [homes[number] for number in sorted(homes)], placed
 
 
@@ -127,14 +127,14 @@ def phase_ipus(operators: Sequence[PlacedOperator], phase_of: Mapping[int, int],
     return found
 
 
-def phase_homes(graph: SessionGraph, ipu_of: Mapping[int, int], phase_of: Mapping[int, int]) -> tuple[list[Home], dict[int, int]]:
+def phase_homes(graph: SessionGraph, ipu_of: Mapping[int, int], phase_of: Mapping[int, int]) -> tuple[list[StageHome], dict[int, int]]:
     """(the stages, position of a node -> its stage): phase after phase, and IPU after IPU within one."""
-    homes: list[Home] = []
+    homes: list[StageHome] = []
     placed: dict[int, int] = {}
     for phase in sorted(set(phase_of.values())):
         within, part = runs(graph, {position: ipu for position, ipu in ipu_of.items() if phase_of[position] == phase})
         placed |= {position: len(homes) + number for position, number in part.items()}
-        homes += [Home(ipu=home.ipu, phase=phase) for home in within]
+        homes += [StageHome(ipu=home.ipu, phase=phase) for home in within]
     return homes, placed
 
 
@@ -172,7 +172,7 @@ def staging_of(
     if options.enablePipelining:
         checks.require_pipeline(operators, options, anchors, num_ipus)
     kind: Kind = "one"
-    homes, placed = [Home(ipu=0)], {operator.position: 0 for operator in operators}
+    homes, placed = [StageHome(ipu=0)], {operator.position: 0 for operator in operators}
     if mode is not VirtualGraphMode.Off and operators:
         phase_of = _phases(model, options)
         ipu_of = _ipus(model, options, phase_of, num_ipus, training=training)
@@ -221,6 +221,6 @@ def _ipus(
     return {operator.position: operator.place.ipu or 0 for operator in operators}
 
 
-def _loss_stage(graph: SessionGraph, placed: Mapping[int, int], homes: Sequence[Home], loss: str | None) -> int:
+def _loss_stage(graph: SessionGraph, placed: Mapping[int, int], homes: Sequence[StageHome], loss: str | None) -> int:
     maker = None if loss is None else makers_of(graph.graph).get(loss)
     return len(homes) - 1 if maker is None else placed.get(maker, len(homes) - 1)

@@ -13,7 +13,7 @@ _ORDER: Final = ("host", "to-ipus", "to-host", "ipu", "io", "link", "gateway", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class EventRows:
     """Events by lane, in the order of `lanes`, then by time, as `Events.of_lane` gives them.
 
     Attributes:
@@ -41,7 +41,7 @@ class Rows:
         return len(self.original)
 
 
-def rows_of(events: Events) -> Rows:
+def rows_of(events: Events) -> EventRows:
     """All events."""
     columns = {name: events.column(name).astype(np.int64) for name in ("lane", "kind", "start", "end", "run", "program", "cause")}
     counts = np.bincount(columns["lane"], minlength=len(events.lanes))
@@ -55,10 +55,10 @@ def rows_of(events: Events) -> Rows:
     ordered = {name: column[original] for name, column in columns.items()}
     ordered["cause"] = np.where(ordered["cause"] >= 0, place[ordered["cause"]], -1)
     begins = np.searchsorted(ordered["lane"], np.arange(len(lanes) + 1))
-    return Rows(lanes=lanes, begins=begins, original=original, place=place, **ordered)
+    return EventRows(lanes=lanes, begins=begins, original=original, place=place, **ordered)
 
 
-def kept_rows(rows: Rows, path: Numbers, most: int) -> NDArray[np.bool_]:
+def kept_rows(rows: EventRows, path: Numbers, most: int) -> NDArray[np.bool_]:
     """Which events a page keeps: all, or the earliest and the latest, and those of the critical path.
 
     Args: path: rows. most: at most so many are kept, and the latest of the path if it alone has more.

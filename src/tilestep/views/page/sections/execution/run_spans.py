@@ -24,7 +24,7 @@ from tilestep.figures.reader.spans import BODY, Span, spans_of_run
 from tilestep.plan.steps import Counts
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.sim.cycles.body import BodyCost
-from tilestep.views.page.sections.execution.rows import Numbers, Rows
+from tilestep.views.page.sections.execution.rows import EventRows, Numbers
 
 MOST_LAYOUTS: Final = 1_000
 MOST_SPANS: Final = 200_000  # all layouts together
@@ -56,7 +56,7 @@ class Inside:
     left_out: int = 0
 
 
-def inside(report: Report, rows: Rows) -> Inside:
+def inside(report: Report, rows: EventRows) -> Inside:
     """The layouts of all runs whose program's tree was kept, those of the most pieces first, within bounds."""
     pieces = _Pieces(report, rows)
     layout = np.full(len(rows), -1, np.int64)
@@ -91,7 +91,7 @@ class _Pieces:
         keys: columns; equal in all of them: equal inside.
     """
 
-    def __init__(self, report: Report, rows: Rows) -> None:
+    def __init__(self, report: Report, rows: EventRows) -> None:
         self._report = report
         is_ipu = np.array([lane.kind == "ipu" for lane in rows.lanes], np.bool_)
         numbers = np.array([lane.number for lane in rows.lanes], np.int64)

@@ -13,7 +13,7 @@ from tilestep.figures.reader.causes import path_rows
 from tilestep.figures.rows import relative_lines
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.block import PageBlock
-from tilestep.views.page.sections.execution.rows import Numbers, Rows, kept_rows, rows_of
+from tilestep.views.page.sections.execution.rows import EventRows, Numbers, kept_rows, rows_of
 from tilestep.views.page.sections.execution.run_spans import MOST_UNROLLED, Inside, inside
 from tilestep.views.page.sections.execution.waits import waits
 from tilestep.views.page.sections.host_lines import lines_of_runs
@@ -118,7 +118,7 @@ def execution(report: Report, *, most_events: int = MOST_PAGE_EVENTS) -> PageBlo
     )
 
 
-def _holes(rows: Rows, kept: NDArray[np.bool_], unkept: NDArray[np.bool_]) -> Numbers:
+def _holes(rows: EventRows, kept: NDArray[np.bool_], unkept: NDArray[np.bool_]) -> Numbers:
     """What the gap before each kept event is: 0, a wait or no time; 1: runs without events took place; 2: the page leaves events out."""
     places = np.flatnonzero(kept)
     follows = np.diff(rows.lane[places], prepend=-1) == 0
@@ -126,7 +126,7 @@ def _holes(rows: Rows, kept: NDArray[np.bool_], unkept: NDArray[np.bool_]) -> Nu
     return np.where(follows, np.where(gone, 2, unkept[places]), 0).astype(np.int64)
 
 
-def _takes_time(rows: Rows, path: Numbers) -> Numbers:
+def _takes_time(rows: EventRows, path: Numbers) -> Numbers:
     """Indices of the pieces of the path that take time; the last if none does."""
     ends = rows.end[path]
     begins = np.r_[rows.start[path[:1]], ends[:-1]]
@@ -134,11 +134,11 @@ def _takes_time(rows: Rows, path: Numbers) -> Numbers:
     return timed if len(timed) or not len(path) else np.array([len(path) - 1])
 
 
-def _on_ipus(rows: Rows) -> NDArray[np.bool_]:
+def _on_ipus(rows: EventRows) -> NDArray[np.bool_]:
     return np.array([lane.kind == "ipu" for lane in rows.lanes], np.bool_)[rows.lane]
 
 
-def _columns(rows: Rows, kept: NDArray[np.bool_], new: Numbers, of_runs: Inside) -> tuple[dict[str, Numbers], list[int], list[int]]:
+def _columns(rows: EventRows, kept: NDArray[np.bool_], new: Numbers, of_runs: Inside) -> tuple[dict[str, Numbers], list[int], list[int]]:
     """(columns of the kept events, start of the first of each lane, how many each lane has)."""
     lane, start, end = rows.lane[kept], rows.start[kept], rows.end[kept]
     gap = start - np.r_[np.zeros(1, np.int64), end[:-1]][: len(start)]

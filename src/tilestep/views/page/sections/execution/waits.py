@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.figures.reader.gaps import Unrecorded
-from tilestep.views.page.sections.execution.rows import Numbers, Rows
+from tilestep.views.page.sections.execution.rows import EventRows, Numbers
 
 MOST_ROWS = 20_000
 _UNKNOWN = -2  # cause, kind and program of a wait whose cause is not in the recording
@@ -32,7 +32,7 @@ class Waits:
     spans: list[int]
 
 
-def waits(rows: Rows, unrecorded: Unrecorded) -> Waits:
+def waits(rows: EventRows, unrecorded: Unrecorded) -> Waits:
     """All waits of all lanes."""
     clock = np.empty_like(rows.end)
     for begin, end in zip(rows.begins[:-1].tolist(), rows.begins[1:].tolist(), strict=True):
