@@ -107,7 +107,8 @@ def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path
         assert part in out, out
     document = json.loads(json_path.read_text())
     one, many = document["rows"]
-    assert (document["schema"], document["machine"], document["training"], document["half"]) == ("tilestep-onnx", "c2-card", False, False)
+    told = [document[name] for name in ("schema", "version", "machine", "training", "half")]
+    assert told == ["tilestep-onnx", 1, "c2-card", False, False]
     assert (one["batch"], many["batch"], one["fits"]) == (1, 64, True)
     assert many["latency_emulated_s"] > one["latency_emulated_s"] > 0
     assert many["throughput_per_s"] == pytest.approx(64 / many["run_emulated_s"])

@@ -17,6 +17,7 @@ import pytest
 from tests.bounded import ends_soon
 from tests.unit.recording.recordings import changed, members_of, small_recording, zipped
 from tilestep import RecordingError
+from tilestep.recording import texts
 from tilestep.recording.container import Builder, parse_recording, read_recording, recording_bytes
 from tilestep.recording.schema import TABLES, TEXTS, VERSION
 from tilestep.recording.tables import Tables, json_text
@@ -202,6 +203,7 @@ def test_an_lzma_dictionary_of_gigabytes_is_refused() -> None:
         (npy(np.zeros(99, np.int8)), "unequal lengths in table 'events'"),
         (npy(np.zeros(100, np.int8), (3, 0)), "version 1.0 or 2.0"),
         (b"", "begins with b''"),
+        (b"\x93NUMPY\x01\x00\x02\x00{}", "has the header '{}'"),
         (b"\x93NUMPY\x01\x00\xff\xff" + bytes(3000), "header of 65,545 B: a column's has at most 1,024 B"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(30), "header of 4,294,967,307 B"),
         (header("{'descr': '<i8', 'fortran_order': True, 'shape': (100,), }\n", bytes(800)), "in C order"),
@@ -271,6 +273,11 @@ def test_a_table_without_one_of_its_columns_is_an_error() -> None:
 def test_texts_that_are_no_list_of_texts_are_an_error(text: bytes, message: str) -> None:
     with pytest.raises(RecordingError, match=message):
         parse_recording(changed({"strings.json": text}))
+
+
+def test_as_many_values_as_the_bound_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "MOST_JSON_VALUES", 3)
+    assert from_json("[1, 2, 3]", what="it") == [1, 2, 3]
 
 
 def test_bytes_changed_anywhere_give_nothing_but_named_errors() -> None:

@@ -36,9 +36,9 @@ def test_the_smallest_the_fastest_and_the_fastest_per_ipu() -> None:
 
 
 def test_what_likely_fits_goes_behind_what_surely_fits_and_is_as_fast() -> None:
-    likely, sure = row("likely", 4, 0.995, outcome="likely fits"), row("sure", 4, 1.0)
+    likely, sure = row("likely", 4, 1.0, outcome="likely fits", items=100), row("sure", 4, 1.0, items=99)
     assert {each.row.command for each in answers([likely, sure])} == {"run sure"}
-    faster = row("likely", 4, 0.5, outcome="likely fits")
+    faster = row("likely", 4, 0.5, outcome="likely fits", items=99)
     assert answers([faster, sure])[1].row is faster
     assert "the fastest that fits, likely (4 IPUs" in answers_text([faster, sure])
 

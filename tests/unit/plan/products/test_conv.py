@@ -43,6 +43,10 @@ def test_products_are_counted_exactly() -> None:
         assert axis.products == counted(axis), axis
 
 
+def test_one_output_takes_all_products() -> None:
+    assert [axis(3, 3).taps, axis(4, 3).taps, axis(2, 3, pad=1).taps] == [3, 3, 2]
+
+
 def test_a_run_of_outputs_reads_its_inputs_and_margins() -> None:
     axis = Axis(inputs=20, outputs=9, window=WindowDimension(size=3, stride=2, dilation=2))
     assert [int(axis.reach(np.array(n))) for n in (1, 2, 9)] == [5, 7, 20]
@@ -286,6 +290,27 @@ def test_a_gradient_by_the_weights_of_few_channels_is_expanded_along_one_dimensi
     found = convolution_plan(gradient, BOW, HALF)
     assert found.cycles < 0.9 * without.cycles
     assert found.flops == without.flops
+
+
+def test_a_sliding_window_pads_the_field_where_there_is_padding() -> None:
+    def padded(*field: Axis) -> bool:
+        (method,) = (each for each in methods(problem(*field, channels=(16, 16)), BOW, HALF) if each.name == "sliding window, 1 x 4")
+        return method.padded
+
+    assert [padded(axis(9, 3), axis(7, 3)), padded(axis(9, 3, pad=1), axis(7, 3))] == [False, True]
+
+
+def test_of_a_resident_kernel_tiles_hold_a_part_each() -> None:
+    kind = problem(axis(3, 3), axis(3, 3), channels=(64, 64), batch=64)
+    held, sent = (
+        search(next(methods(each, BOW, HALF)), BOW, HALF, flops=kind.flops, at_most=None)
+        for each in (kind, replace(kind, right_resident=False))
+    )
+    assert held is not None
+    assert sent is not None
+    assert held.splits == sent.splits
+    block_bytes = 3 * 16 * 16 * 2  # a row of the kernel, a quarter of both channels
+    assert sent.cost.exchange_bytes - held.cost.exchange_bytes == block_bytes // dict(held.splits)["batch"]
 
 
 def test_the_kernel_is_cut_over_tiles_where_the_field_is_small() -> None:
