@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Counts
-from tilestep.sim.trace import Task
+from tilestep.sim.trace import PipelineTask
 
 NONE: Final = -1
 EARLIER: Final = -2  # less the cycle of a moment before the first call
@@ -80,7 +80,7 @@ class Dispatch(NamedTuple):
     results: Sequence[Sequence[int]]  # new values, in the order of its results
     counts: Sequence[Counts]  # how often the data-dependent parts were taken; () if there are none
     group: tuple[str, int] | None = None  # name and entry of the program group around the call
-    task: Task | None = None  # the pipeline's task that the run belongs to
+    task: PipelineTask | None = None  # the pipeline's task that the run belongs to
     line: HostLine | None = None  # of the host program
 
 
@@ -217,7 +217,7 @@ class _Reader:
             results=tuple(tuple(latest + value for value in row) for row in results),
             counts=tuple(counts),
             group=self._group(group, entry),
-            task=None if task == NONE else Task(stage, self._calls.names.tasks[task], microbatch),
+            task=None if task == NONE else PipelineTask(stage, self._calls.names.tasks[task], microbatch),
             line=line,
         )
 

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel, Resource, Resources
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.part_builder import PartBuilder
 from tilestep.sim.state.ledger import ProgramLedger
 from tilestep.sim.state.prepared import PreparedPrograms
-from tilestep.sim.state.residency import Group, IpuState, Partition, TileUse, Value
+from tilestep.sim.state.residency import Group, IpuState, SyncPartition, TileUse, Value
 
 Spans = tuple[tuple[int, int], ...]  # (start, end) for which a channel is busy
 
@@ -183,7 +183,7 @@ def restore_ipu(state: IpuState, snapshot: IpuSnapshot, groups: Mapping[tuple[st
 
 
 def partition_states(
-    groups: Mapping[str, Partition], programs: Mapping[tuple[int, tuple[int, ...]], Partition]
+    groups: Mapping[str, SyncPartition], programs: Mapping[tuple[int, tuple[int, ...]], SyncPartition]
 ) -> tuple[PartitionState, ...]:
     """The partitions that have members, or a paid entry, as plain data."""
     of_groups = [
@@ -249,10 +249,10 @@ class Parts(NamedTuple):
 
     machine: MachineSpec
     ipus: Sequence[IpuState]
-    execution: Execution
+    execution: Executor
     builder: PartBuilder
     programs: PreparedPrograms
-    partitions: MutableMapping[str, Partition]  # by group
+    partitions: MutableMapping[str, SyncPartition]  # by group
     values: MutableMapping[int, Value]
 
 
@@ -312,7 +312,7 @@ def _restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) 
         if part.key:
             partition = parts.programs.get(programs[part.key], part.key, part.ipus).partition
         else:
-            partition = parts.partitions[part.group] = Partition()
+            partition = parts.partitions[part.group] = SyncPartition()
         partition.paid_entry = part.paid_entry
         for ipu in part.members:
             parts.ipus[ipu].join(partition)

@@ -22,13 +22,22 @@ from tilestep.sim.mark import Mark
 from tilestep.sim.recurrence import Standing, Sums, advance, standing
 from tilestep.sim.runs.causes import note_dispatch, note_wait
 from tilestep.sim.runs.downloads import Downloads
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.lockstep import Lockstep
 from tilestep.sim.runs.part_builder import PartBuilder
 from tilestep.sim.runs.run import ProgramRun, RunPart
 from tilestep.sim.snapshot import Parts, Snapshot, restore, take_snapshot
 from tilestep.sim.state.prepared import PreparedPrograms
-from tilestep.sim.state.residency import IpuState, Partition, TileUse, Value, require_new, require_not_donated, require_value, unknown_value
+from tilestep.sim.state.residency import (
+    IpuState,
+    SyncPartition,
+    TileUse,
+    Value,
+    require_new,
+    require_not_donated,
+    require_value,
+    unknown_value,
+)
 from tilestep.sim.trace import EventTimeline, Lane, Recorder, Rows, RunRow, Trace, Trip
 from tilestep.units import cycles_from_seconds
 
@@ -56,10 +65,10 @@ class System:
         self._recorder = Recorder(enabled=record, num_ipus=machine.num_ipus)
         self._log: CallLog | None = None
         self._moments = 0
-        self._execution = Execution(machine, self._recorder)
+        self._execution = Executor(machine, self._recorder)
         self._lockstep = Lockstep(machine, self._execution)
         self._downloads = Downloads(machine, self._ipus, self._execution, self._lockstep)
-        self._partitions: dict[str, Partition] = {}  # by group
+        self._partitions: dict[str, SyncPartition] = {}  # by group
         self._values: dict[int, Value] = {}
         self._builder = PartBuilder(machine, self._values, self._lockstep)
         self._programs = PreparedPrograms(machine, self._ipu)
@@ -432,7 +441,7 @@ class System:
                 self._lockstep.flush()
         else:
             identity, entry = group
-            partition = self._partitions.setdefault(identity, Partition())
+            partition = self._partitions.setdefault(identity, SyncPartition())
             if entry > partition.paid_entry:
                 self._host += self._dispatch_cycles
                 partition.paid_entry = entry

@@ -151,10 +151,10 @@ class RunRow(NamedTuple):
     host_cycle: int  # at which the host has dispatched it
     group: str
     entry: int
-    task: Task | None
+    task: PipelineTask | None
 
 
-class Task(NamedTuple):
+class PipelineTask(NamedTuple):
     """The task of a pipeline that a dispatch belongs to; or the name of the dispatch."""
 
     stage: int  # -1: of no pipeline

@@ -22,7 +22,7 @@ from tilestep.recording.edits.script import Change, Script
 from tilestep.recording.sources import Source, module_of
 from tilestep.sim.calls import Dispatch
 from tilestep.sim.state.ledger import ProgramTotals
-from tilestep.sim.trace import BESIDE, Task
+from tilestep.sim.trace import BESIDE, PipelineTask
 
 MOST_STAGE_PARTS: Final = 200
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
@@ -164,13 +164,13 @@ class _Steps:
         self.count = 0
         self._entry: int | None = None
         self._begin_without_task: int | None = None
-        self._seen: set[tuple[Task, int]] = set()
+        self._seen: set[tuple[PipelineTask, int]] = set()
 
     def enter(self, entry: int, position: int) -> None:
         if entry != self._entry:
             self._entry, self._begin_without_task = entry, position
 
-    def add(self, task: Task, key: int) -> None:
+    def add(self, task: PipelineTask, key: int) -> None:
         if self._begin_without_task is not None:
             self.starts.append(self._begin_without_task)
         comes_again = task.microbatch >= 0 and task.kind not in _COPIES and (task, key) in self._seen

@@ -24,7 +24,7 @@ from tilestep.recording.replay import play
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
 from tilestep.sim.calls import Copy, Dispatch, Forget, Read, Wait
-from tilestep.sim.trace import Task
+from tilestep.sim.trace import PipelineTask
 from tilestep.tracing.process import current_file
 
 
@@ -275,7 +275,7 @@ class Player:
             results=[range(run.first + k * num_outputs, run.first + (k + 1) * num_outputs) for k in range(len(ipus))],
             counts=[_counts(planned.counted, run.counters, k) for k in range(len(ipus))],
             group=run.group,
-            task=None if run.task is None else Task(*run.task),
+            task=None if run.task is None else PipelineTask(*run.task),
             line=run.line,
         )
         program = planned.program if self._renamed is None else self._renamed(planned)

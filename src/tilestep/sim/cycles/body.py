@@ -52,7 +52,7 @@ class BodyCycles(NamedTuple):
         )
 
 
-class Calls(NamedTuple):
+class CallCycles(NamedTuple):
     """The needs of a run's host calls, for one IPU that has its link to itself. All fields but the feeds' own include the feeds."""
 
     waits: int = 0  # cycles of latency
@@ -68,9 +68,9 @@ class Calls(NamedTuple):
     accesses: int = 0  # transfers, for which all IPUs that wait for each other synchronise before and after
     feed_accesses: int = 0  # the part of them that is feeds
 
-    def plus(self, other: Calls, times: int = 1) -> Calls:
+    def plus(self, other: CallCycles, times: int = 1) -> CallCycles:
         """This and `times` the other."""
-        return Calls(*(mine + times * more for mine, more in zip(self, other, strict=True)))
+        return CallCycles(*(mine + times * more for mine, more in zip(self, other, strict=True)))
 
     def exposed(self, body: int) -> int:
         """Cycles of the feeds' transfers that no compute hides, on an IPU that does both at once.
@@ -87,7 +87,7 @@ class Calls(NamedTuple):
         return first + max(0, moved - first - (body - ceil_div(body, self.turns)))
 
 
-NO_CALLS: Final = Calls()
+NO_CALLS: Final = CallCycles()
 
 
 class LeafUse(NamedTuple):
@@ -107,8 +107,8 @@ class BodyCost:
     counted: Mapping[Site, BodyCycles] = field(default_factory=dict[Site, BodyCycles])  # per count
     traffic_fixed: Mapping[Resource, int] = field(default_factory=dict[Resource, int])  # cycles for which links and gateways send
     traffic_counted: Mapping[Site, Mapping[Resource, int]] = field(default_factory=dict[Site, Mapping[Resource, int]])  # per count
-    calls_fixed: Calls = NO_CALLS
-    calls_counted: Mapping[Site, Calls] = field(default_factory=dict[Site, Calls])  # per count
+    calls_fixed: CallCycles = NO_CALLS
+    calls_counted: Mapping[Site, CallCycles] = field(default_factory=dict[Site, CallCycles])  # per count
     collective: bool  # IPUs must run it together
     uses: tuple[LeafUse, ...]
 
@@ -139,7 +139,7 @@ class BodyCost:
             _add(total, traffic, times_counted(counts, site))
         return total
 
-    def calls(self, counts: Counts) -> Calls:
+    def calls(self, counts: Counts) -> CallCycles:
         """The needs of the host calls in a run with `counts`.
 
         Raises: ValueError if a data-dependent part was not counted.
@@ -179,7 +179,7 @@ def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> Bo
     pricer.use(program.body, 1, None, uses)
     sums: dict[Site | None, list[int]] = {None: [0] * len(BodyCycles._fields)}
     traffic: dict[Site | None, Counter[Resource]] = {None: Counter()}
-    calls: dict[Site | None, Counter[Calls]] = {None: Counter()}
+    calls: dict[Site | None, Counter[CallCycles]] = {None: Counter()}
     turns: dict[Site | None, int] = {}
     for leaf, times, site, cycles in uses:
         total = sums.get(site)
@@ -210,7 +210,7 @@ def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> Bo
     )
 
 
-def _together(calls: Counter[Calls]) -> Calls:
+def _together(calls: Counter[CallCycles]) -> CallCycles:
     total = NO_CALLS
     for each, times in calls.items():
         total = total.plus(each, times)
@@ -231,7 +231,7 @@ class _Pricer:
         self._ipus = ipus
         self._staging_rate = machine.host.streaming_memory_bytes_per_second if has_streaming_memory(machine) else 0
         self._collectives: dict[object, CollectiveCost] = {}
-        self._host_calls: dict[object, tuple[BodyCycles, Calls]] = {}
+        self._host_calls: dict[object, tuple[BodyCycles, CallCycles]] = {}
         by_machine = [machine_of(machine, ipu) for ipu in ipus]
         self._ipus_a_host_link = max((by_machine.count(index) for index in set(by_machine)), default=1)
 
@@ -278,11 +278,11 @@ class _Pricer:
             case HostCall():
                 return self._priced(leaf)[0]
 
-    def calls(self, call: HostCall) -> Calls:
+    def calls(self, call: HostCall) -> CallCycles:
         """What it needs of an IPU that has its link to itself, by the link or memory that carries it."""
         return self._priced(call)[1]
 
-    def _priced(self, call: HostCall) -> tuple[BodyCycles, Calls]:
+    def _priced(self, call: HostCall) -> tuple[BodyCycles, CallCycles]:
         moved = (call.bytes_to_host, call.bytes_from_host, call.in_memory, call.is_feed)
         if moved not in self._host_calls:
             passed = self._passed(call)
@@ -303,13 +303,13 @@ class _Pricer:
         back = self._staging_rate if call.is_feed and self._staging_rate else back
         return self._waits(call) + sum(self._moved(call, there / self._ipus_a_host_link, back / self._ipus_a_host_link))
 
-    def _calls(self, call: HostCall) -> Calls:
+    def _calls(self, call: HostCall) -> CallCycles:
         """The same at the full rate, by the link or memory that carries it."""
         out, back = self._moved(call, *self._rates(call))
         waits, accesses = self._waits(call), _transfers(call)
         if call.in_memory and has_streaming_memory(self._machine):
-            return Calls(waits=waits, memory=out + back, accesses=accesses)
-        found = Calls(waits=waits, to_host=out, from_host=back, accesses=accesses)
+            return CallCycles(waits=waits, memory=out + back, accesses=accesses)
+        found = CallCycles(waits=waits, to_host=out, from_host=back, accesses=accesses)
         if not call.is_feed:
             return found
         to_ipu = waits if call.bytes_from_host else 0

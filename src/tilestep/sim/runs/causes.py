@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from tilestep.plan.steps import Counts
 from tilestep.sim.runs.run import ProgramRun, RunPart
-from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.prepared import PreparedProgram
 from tilestep.sim.state.residency import IpuState, Value
-from tilestep.sim.trace import DISPATCH, NO_EVENT, TRANSFER, WAIT, Lane, LaneKind, Recorder, RunRow, Task, Trip
+from tilestep.sim.trace import DISPATCH, NO_EVENT, TRANSFER, WAIT, Lane, LaneKind, PipelineTask, Recorder, RunRow, Trip
 
 
 def note(
@@ -75,11 +75,11 @@ def freed_by(recorder: Recorder, state: IpuState) -> int:
 
 def note_dispatch(
     recorder: Recorder,
-    prepared: Prepared,
+    prepared: PreparedProgram,
     number: int,
     span: tuple[int, int],
     group: tuple[str, int] | None,
-    task: Task | None,
+    task: PipelineTask | None,
     counts: Sequence[Counts],
 ) -> None:
     """Keeps a dispatch, and what it counts.

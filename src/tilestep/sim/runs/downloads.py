@@ -5,7 +5,7 @@ from typing import final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.cycles.sync import sync_cycles
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.lockstep import Lockstep
 from tilestep.sim.runs.run import RunPart
 from tilestep.sim.state.residency import IpuState, Value, require_not_donated
@@ -22,7 +22,7 @@ class Downloads:
         lockstep: knows which program group has begun.
     """
 
-    def __init__(self, machine: MachineSpec, ipus: Sequence[IpuState], execution: Execution, lockstep: Lockstep) -> None:
+    def __init__(self, machine: MachineSpec, ipus: Sequence[IpuState], execution: Executor, lockstep: Lockstep) -> None:
         self._machine, self._ipus, self._execution, self._lockstep = machine, ipus, execution, lockstep
 
     def bring(self, name: int, value: Value, host_cycle: int) -> None:

@@ -16,7 +16,7 @@ from tilestep.sim.cycles.collective import pass_cost
 from tilestep.sim.runs.causes import cause_of, freed_by, note, note_beside, note_link_beside, note_move, note_transfer
 from tilestep.sim.runs.run import ProgramRun, RunPart, RunStep, Share
 from tilestep.sim.state.ledger import ProgramLedger
-from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.prepared import PreparedProgram
 from tilestep.sim.state.residency import IpuState, Value
 from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_seconds
@@ -27,7 +27,7 @@ _MAX_KNOWN_TRANSFERS: Final = 4096
 
 
 @final
-class Execution:
+class Executor:
     """The clocks of a machine except the host's, and the rules by which a step moves them."""
 
     def __init__(self, machine: MachineSpec, recorder: Recorder) -> None:
@@ -44,7 +44,7 @@ class Execution:
         self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
-    def loads(self, prepared: Prepared, counts: Sequence[Counts]) -> tuple[Load, ...]:
+    def loads(self, prepared: PreparedProgram, counts: Sequence[Counts]) -> tuple[Load, ...]:
         """The loads of links and gateways in one run.
 
         Raises: ValueError if a data-dependent part was not counted.
@@ -349,7 +349,7 @@ class Execution:
             note_link_beside(recorder, state, link, (start, arrived + self._latency), ledger.key, run, decides=kind == _IO_OUT)
         return arrived
 
-    def _passed(self, prepared: Prepared, size_bytes: int) -> int:
+    def _passed(self, prepared: PreparedProgram, size_bytes: int) -> int:
         """Cycles in which bytes pass between the I/O tiles and the others: each I/O tile exchanges its share of them."""
         return ceil_div(ceil_div(size_bytes, prepared.num_io_tiles), self._machine.ipu.tile.exchange_bytes_per_cycle)
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.orders import play_fastest
 from tilestep.sim.runs.play import Download, Pass, Work
 from tilestep.sim.runs.run import ProgramRun, RunPart
 from tilestep.sim.state.ledger import ProgramLedger
-from tilestep.sim.state.residency import NOWHERE, IpuState, Partition, Value
+from tilestep.sim.state.residency import NOWHERE, IpuState, SyncPartition, Value
 
 MAX_WORK: Final = 2**16  # runs and copies that wait to be played; at this number the first half is played without those that follow
 
@@ -53,8 +53,8 @@ class _Span:
 class Lockstep:
     """The work of one entry into a group that has not been played yet."""
 
-    def __init__(self, machine: MachineSpec, execution: Execution) -> None:
-        self.partition: Partition | None = None  # whose work is collected; None: there is no work
+    def __init__(self, machine: MachineSpec, execution: Executor) -> None:
+        self.partition: SyncPartition | None = None  # whose work is collected; None: there is no work
         self.entry = 0
         self._machine = machine
         self._execution = execution
@@ -119,7 +119,7 @@ class Lockstep:
         self._kept[kept] = (first, position, size_bytes)
         return size_bytes if first < position else 0
 
-    def open(self, partition: Partition, entry: int) -> None:
+    def open(self, partition: SyncPartition, entry: int) -> None:
         """Begins an entry, unless the work so far is of this entry."""
         if self.partition is not partition or self.entry != entry:
             self.flush()

@@ -15,11 +15,11 @@ from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.channel import Channel
 from tilestep.sim.cycles.sync import host_set
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.play import Download, Pass, Play, Work
 from tilestep.sim.runs.run import ProgramRun, RunPart
 from tilestep.sim.state.ledger import ProgramLedger
-from tilestep.sim.state.residency import IpuState, Partition, Value
+from tilestep.sim.state.residency import IpuState, SyncPartition, Value
 
 Copies = dict[Value, list[tuple[Value, int]]]
 Loading = dict[int, tuple[ProgramRun, RunPart]]
@@ -28,7 +28,7 @@ _FULL: Final[SyncPattern] = "full"
 
 
 def play_fastest(
-    machine: MachineSpec, execution: Execution, partition: Partition, copies: Copies, loading: Loading, work: list[Work]
+    machine: MachineSpec, execution: Executor, partition: SyncPartition, copies: Copies, loading: Loading, work: list[Work]
 ) -> None:
     """Moves the clocks of all members by `work`. Args: as for `Play`."""
 
@@ -53,7 +53,7 @@ def play_fastest(
 class _Before:
     """All that a play changes, as it was before."""
 
-    def __init__(self, execution: Execution, partition: Partition, copies: Copies, loading: Loading, work: list[Work]) -> None:
+    def __init__(self, execution: Executor, partition: SyncPartition, copies: Copies, loading: Loading, work: list[Work]) -> None:
         self._execution, self._horizon = execution, execution.horizon
         self._slots = [(thing, _slots(thing)) for thing in _things(partition, copies, loading, work)]
         self._io = [state.io for state in partition.members.values()]
@@ -91,7 +91,7 @@ def _slots(thing: IpuState | RunPart | Value) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in thing.__slots__}
 
 
-def _things(partition: Partition, copies: Copies, loading: Loading, work: list[Work]) -> Iterator[IpuState | RunPart | Value]:
+def _things(partition: SyncPartition, copies: Copies, loading: Loading, work: list[Work]) -> Iterator[IpuState | RunPart | Value]:
     yield from partition.members.values()
     for source, targets in copies.items():
         yield source

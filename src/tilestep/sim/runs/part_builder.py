@@ -9,7 +9,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.sim.cycles.body import BodyCycles, has_streaming_memory
 from tilestep.sim.runs.lockstep import Lockstep
 from tilestep.sim.runs.run import RunPart
-from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.state.prepared import PreparedProgram
 from tilestep.sim.state.residency import NOWHERE, Group, TileUse, Value
 
 
@@ -49,7 +49,7 @@ class PartBuilder:
         """Forgets groups that are loaded nowhere."""
         self.known_groups = {known: group for known, group in self.known_groups.items() if known[0] not in names}
 
-    def bring_in(self, part: RunPart, prepared: Prepared, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
+    def bring_in(self, part: RunPart, prepared: PreparedProgram, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
         """Notes what one IPU has to load, save and stream in for a run.
 
         Args:
@@ -91,7 +91,7 @@ class PartBuilder:
             value.streams_to(ledger, index, epoch, dispatch)
         return restored
 
-    def bring_out(self, part: RunPart, prepared: Prepared, arguments: Sequence[Value], results: Sequence[int]) -> None:
+    def bring_out(self, part: RunPart, prepared: PreparedProgram, arguments: Sequence[Value], results: Sequence[int]) -> None:
         """Makes the results of a run on one IPU, and takes the memory of donated arguments away."""
         state, known, interface = part.state, self._values, prepared.interface
         part.bytes_to_host = interface.bytes_to_host
@@ -108,7 +108,7 @@ class PartBuilder:
                 part.leaving.append(value := Value(ipu, size_bytes, 0, 0, to_host, ledger, to_memory, made_in=epoch, written=is_written))
             known[name] = value
 
-    def _code_to_load(self, part: RunPart, prepared: Prepared, identity: int | str) -> tuple[int, bool]:
+    def _code_to_load(self, part: RunPart, prepared: PreparedProgram, identity: int | str) -> tuple[int, bool]:
         """Bytes of code that one IPU has to load, and whether the code replaces a loaded program."""
         state = part.state
         program, num_tiles = prepared.ledger.program, self._ipu.num_tiles

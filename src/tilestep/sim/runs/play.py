@@ -20,10 +20,10 @@ from typing import NamedTuple, final
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.cycles.sync import host_set, sync_cycles
-from tilestep.sim.runs.execute import Execution
+from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.run import ProgramRun, RunPart, RunStep, Share
 from tilestep.sim.state.ledger import ProgramLedger
-from tilestep.sim.state.residency import IpuState, Partition, Value
+from tilestep.sim.state.residency import IpuState, SyncPartition, Value
 from tilestep.sim.trace import NO_EVENT
 
 
@@ -102,8 +102,8 @@ class Play:
     def __init__(
         self,
         machine: MachineSpec,
-        execution: Execution,
-        partition: Partition,
+        execution: Executor,
+        partition: SyncPartition,
         copies: dict[Value, list[tuple[Value, int]]],
         loading: dict[int, tuple[ProgramRun, RunPart]],
         pattern: SyncPattern,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final
 
 from tilestep.sim.channel import Load
-from tilestep.sim.cycles.body import NO_CALLS, BodyCycles, Calls
-from tilestep.sim.state.prepared import Prepared
+from tilestep.sim.cycles.body import NO_CALLS, BodyCycles, CallCycles
+from tilestep.sim.state.prepared import PreparedProgram
 from tilestep.sim.state.residency import IpuState, Value
 
 Scope = Literal[
@@ -25,7 +25,7 @@ class RunPart:
 
     state: IpuState
     body: BodyCycles = _NO_BODY
-    calls: Calls = NO_CALLS
+    calls: CallCycles = NO_CALLS
     beside: bool = False  # arguments and results pass over I/O tiles, beside compute
     reloads: bool = False  # another program was loaded before
     brought: bool = False  # its program has been loaded, ahead of its other steps
@@ -59,7 +59,7 @@ class RunPart:
 class ProgramRun:
     """One dispatch of a program."""
 
-    prepared: Prepared
+    prepared: PreparedProgram
     group: str  # the program group around it, or ""
     host: int  # cycle at which the host has dispatched it
     loads: tuple[Load, ...]  # loads of links and gateways

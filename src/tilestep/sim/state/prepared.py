@@ -9,10 +9,10 @@ from typing import final
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.channel import Load
-from tilestep.sim.cycles.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.cycles.body import BodyCost, BodyCycles, CallCycles, body_cost
 from tilestep.sim.cycles.sync import sync_cycles
 from tilestep.sim.state.ledger import ProgramLedger, ProgramTotals
-from tilestep.sim.state.residency import IpuState, Partition, Value, donated_value, existing_value, unknown_value
+from tilestep.sim.state.residency import IpuState, SyncPartition, Value, donated_value, existing_value, unknown_value
 
 Input = tuple[int, bool, bool]  # bytes; whether it stays in pinned_host and never streams in whole; whether a result takes over its SRAM
 Output = tuple[int, bool, bool, str]  # bytes; whether it has an argument's SRAM; whether the program writes it to pinned_host; its layout
@@ -50,7 +50,7 @@ class Interface:
 
 
 @final
-class Prepared:
+class PreparedProgram:
     """One program on certain IPUs, ready to be dispatched."""
 
     def __init__(self, ledger: ProgramLedger, body: BodyCost, states: tuple[IpuState, ...], machine: MachineSpec) -> None:
@@ -64,7 +64,7 @@ class Prepared:
         self.calls_host = body.calls_host
         self.is_special = body.collective or self.calls_host or self.num_io_tiles > 0
         self.loads: tuple[Load, ...] | None = None  # None until the first run
-        self.partition = Partition()  # outside of groups
+        self.partition = SyncPartition()  # outside of groups
         self.shares = _shares(states, machine)
 
     def bodies(self, counts: Sequence[Counts]) -> list[BodyCycles]:
@@ -78,7 +78,7 @@ class Prepared:
             raise ValueError(f"program '{self.name}' runs on {len(self.states)} IPUs, but has counts for {len(counts)}")
         return [self.body.cycles(counted) for counted in counts]
 
-    def calls(self, counts: Sequence[Counts]) -> list[Calls]:
+    def calls(self, counts: Sequence[Counts]) -> list[CallCycles]:
         """The needs of one run's host calls, per device position. Raises: as `bodies`, which comes first."""
         if not self.body.calls_counted:
             return [self.body.calls_fixed] * len(self.states)
@@ -137,9 +137,9 @@ class PreparedPrograms:
         self._machine = machine
         self._state_of = state_of
         self._ledgers: dict[int, ProgramLedger] = {}
-        self._prepared: dict[tuple[int, tuple[int, ...]], Prepared] = {}
+        self._prepared: dict[tuple[int, tuple[int, ...]], PreparedProgram] = {}
 
-    def get(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
+    def get(self, program: Program, key: int, ipus: tuple[int, ...]) -> PreparedProgram:
         """The program with this key, ready to be dispatched on these IPUs.
 
         Raises: ValueError if the key is another program's, or the IPUs are not as many different ones as the program needs.
@@ -175,7 +175,7 @@ class PreparedPrograms:
         """The running sums of each program by key, in order of first dispatch."""
         return self._ledgers
 
-    def partitions(self) -> dict[tuple[int, tuple[int, ...]], Partition]:
+    def partitions(self) -> dict[tuple[int, tuple[int, ...]], SyncPartition]:
         """The partition of each program on certain IPUs, outside of groups."""
         return {known: prepared.partition for known, prepared in self._prepared.items()}
 
@@ -187,7 +187,7 @@ class PreparedPrograms:
             self._ledgers.pop(key, None)  # it may never have been dispatched
         return gone
 
-    def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
+    def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> PreparedProgram:
         ledger = self._known(program, key)
         if len(ipus) != program.num_ipus or len(set(ipus)) != len(ipus):
             raise ValueError(f"program '{program.name}' runs on {program.num_ipus} different IPUs, but was dispatched on {ipus}")
@@ -195,7 +195,7 @@ class PreparedPrograms:
         body = body_cost(program, self._machine, ipus)
         if ledger is None:
             ledger = self._ledgers[key] = ProgramLedger(program, key, lambda: body)
-        prepared = self._prepared[key, ipus] = Prepared(ledger, body, states, self._machine)
+        prepared = self._prepared[key, ipus] = PreparedProgram(ledger, body, states, self._machine)
         return prepared
 
     def _known(self, program: Program, key: int) -> ProgramLedger | None:

@@ -161,12 +161,12 @@ class IpuState:
     epoch: int = 0  # number of the load that put it there; 0 before the first
     group: Group | None = None  # whose members are loaded; None: a single program is
     use: TileUse = field(default_factory=TileUse)
-    partition: Partition | None = None
+    partition: SyncPartition | None = None
     io: Channel = field(default_factory=Channel)  # its I/O tiles
     inputs_from: int = 0  # cycle from which the I/O tiles have room for the next run's arguments
     io_end: int = 0  # cycle at which the I/O tiles have sent all results so far
 
-    def join(self, partition: Partition) -> None:
+    def join(self, partition: SyncPartition) -> None:
         """Moves the IPU to `partition`, because it runs that program, or group of programs, from now on."""
         if self.partition is not None:
             del self.partition.members[self.index]
@@ -181,7 +181,7 @@ class IpuState:
 
 
 @final
-class Partition:
+class SyncPartition:
     """The IPUs that synchronise, because they have one program, or one group of programs, loaded together."""
 
     __slots__ = ("members", "paid_entry")

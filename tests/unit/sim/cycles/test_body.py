@@ -7,7 +7,7 @@ import pytest
 from tests.unit.sim.toy import collective, machine, program, superstep
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Node, Series
 from tilestep.sim.channel import gateway_of, link_of
-from tilestep.sim.cycles.body import BodyCost, BodyCycles, Calls, body_cost
+from tilestep.sim.cycles.body import BodyCost, BodyCycles, CallCycles, body_cost
 
 
 def cost(*nodes: Node, num_ipus: int = 1) -> BodyCost:
@@ -91,9 +91,11 @@ def test_host_calls_say_what_they_need_of_whom() -> None:
     body = program(loop(callback, trips=2), loop(offload, site=0))
     with_memory = replace(machine(1), host=replace(machine(1).host, streaming_memory_bytes=1000, remote_buffer_bytes_per_second=4e6))
     found = body_cost(body, with_memory, (0,)).calls(Counts(times={(0, 0): 3}))
-    assert found == Calls(waits=2 * 10 + 3 * 5, to_host=60, from_host=16, memory=3 * 10, accesses=2 * 2 + 3)
+    assert found == CallCycles(waits=2 * 10 + 3 * 5, to_host=60, from_host=16, memory=3 * 10, accesses=2 * 2 + 3)
     without = body_cost(body, machine(1), (0,)).calls(Counts(times={(0, 0): 3}))
-    assert without == Calls(waits=2 * 10 + 3 * 5, to_host=60, from_host=16 + 3 * 40, accesses=2 * 2 + 3)  # pinned_host is the host's memory
+    assert without == CallCycles(
+        waits=2 * 10 + 3 * 5, to_host=60, from_host=16 + 3 * 40, accesses=2 * 2 + 3
+    )  # pinned_host is the host's memory
 
 
 def test_streaming_memory_is_shared_by_the_ipus_of_a_machine() -> None:

@@ -13,7 +13,7 @@ from tests.unit.sim.toy import Host, program, superstep
 from tilestep.figures.reader import Report
 from tilestep.recording.capture import last_update
 from tilestep.sim.calls import Dispatch
-from tilestep.sim.trace import RunRow, Task
+from tilestep.sim.trace import PipelineTask, RunRow
 from tilestep.train.schedules import Schedule, grouped, interleaved, loading_parameters, sequential, zero_bubble
 from tilestep.train.schedules.tasks import OF_PARAMETERS, SLOTS, Costs, Kind
 from tilestep.views.page.sections.pipeline.flow import needs_of
@@ -41,7 +41,7 @@ def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clo
             called = programs[task.stage, task.kind]
             used[called.name] = called
             numbered = task.microbatch is not None and task.kind not in OF_PARAMETERS
-            told = Task(task.stage, task.kind.meaning, task.microbatch if numbered and task.microbatch is not None else -1)
+            told = PipelineTask(task.stage, task.kind.meaning, task.microbatch if numbered and task.microbatch is not None else -1)
             host.system.dispatch(
                 called,
                 Dispatch(
@@ -179,12 +179,12 @@ def test_kinds_of_tasks_are_those_of_schedules() -> None:
     assert dict(LETTERS) == {kind.meaning: kind.value for kind in Kind}
 
 
-def row(number: int, entry: int, task: Task | None) -> RunRow:
+def row(number: int, entry: int, task: PipelineTask | None) -> RunRow:
     return RunRow(number=number, key=1, host_cycle=0, group="pipeline 1", entry=entry, task=task)
 
 
 def test_the_last_update_is_the_last_entry_that_has_one_with_what_runs_beside_the_stages() -> None:
-    update, forward = Task(0, "update", -1), Task(0, "forward", 0)
+    update, forward = PipelineTask(0, "update", -1), PipelineTask(0, "forward", 0)
     runs = [row(0, 1, forward), row(1, 1, update), row(2, 2, None), row(3, 2, forward), row(4, 2, update), row(5, 3, forward)]
     assert last_update(runs) == {2, 3, 4}
     assert last_update(runs[:1]) == {0}

@@ -14,7 +14,7 @@ from tilestep.messages import shortened, shown
 from tilestep.train.jaxprs import is_real, own_gradients
 from tilestep.train.pipeline.compile.placement import StagePlacement
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.watched.marks import Mark, marks_of, traced_with_marks
+from tilestep.train.pipeline.compile.watched.marks import WatchMark, marks_of, traced_with_marks
 from tilestep.train.pipeline.compile.watched.stage_watch import WatchedValue, require_marked, watch_of_stage, watched_params
 from tilestep.train.pipeline.compile.watched.watch_keys import WatchList
 from tilestep.train.replicas.collectives import replica_count, replica_index
@@ -82,7 +82,7 @@ def trace(
     """
     seen_params = [list[WatchedValue]() for _ in functions] if watch is None else watched_params(watch, levels, params)
     stages: list[Stage] = []
-    marks: list[list[Mark]] = []
+    marks: list[list[WatchMark]] = []
     incoming: list[tuple[tuple[int, int], ...]] = []
     data: list[int] = []
     shared = len(_jax.tree.leaves(element[0]))
@@ -188,7 +188,7 @@ def _stage(
     *,
     gradient: bool,
     marks: bool,
-) -> tuple[Stage, list[Mark]]:
+) -> tuple[Stage, list[WatchMark]]:
     """(the stage, its marks). Args: gradient: whether its arguments need one. marks: whether its marks count."""
     if function.wants_key == "must" and key_impl is None:
         raise ValueError(f"stage {number} ({function.name}) asks for a random key: give step() or run() a key, such as jax.random.key(0)")
@@ -273,7 +273,7 @@ def _outputs(
     seen: Sequence[Spec],
     *,
     marks: bool,
-) -> tuple[Any, ClosedJaxpr, list[Mark]]:
+) -> tuple[Any, ClosedJaxpr, list[WatchMark]]:
     """(shapes and dtypes of a stage's outputs, what it computes, its marks).
 
     Args: seen: what its function gets of `args`. marks: whether marks count.

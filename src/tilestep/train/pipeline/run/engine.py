@@ -28,7 +28,7 @@ from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.pipeline.run.first_state import first_state
 from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.pipeline.run.program_cache import ProgramCache
-from tilestep.train.pipeline.run.request import RunRequest, TaskOrder, Transport
+from tilestep.train.pipeline.run.request import PreparedOrder, RunRequest, Transport
 from tilestep.train.pipeline.run.sightings import in_order, specs_of
 from tilestep.train.pipeline.run.single.chooser import Chooser, Which, why_not_single
 from tilestep.train.pipeline.run.single.one_program import OtherShapesError, SingleCache, brought
@@ -84,9 +84,9 @@ class Engine:
         self._ready: tuple[CompiledPipeline, list[Ready | None]] | None = None  # left by the latest run for the next one
         schedule = spec.schedule
         by_schedule = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
-        self._order = TaskOrder.of(schedule, by_schedule)
+        self._order = PreparedOrder.of(schedule, by_schedule)
         # If the watch looks at results before an update, nothing is left to fail after the first update.
-        self._watched_order = TaskOrder.of(schedule, updates_last(by_schedule) if schedule.weights == "same" else by_schedule)
+        self._watched_order = PreparedOrder.of(schedule, updates_last(by_schedule) if schedule.weights == "same" else by_schedule)
         # Emulated machines are asked about the copy of each microbatch. If activations are stored, all elements would be stored each time.
         stores = any(task.kind is Kind.STORE for task in schedule.ordered())
         self._takes_whole = len(placements[0].devices) == 1 and not is_emulated and not stores

@@ -39,14 +39,14 @@ class PreparedTask(NamedTuple):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TaskOrder:
+class PreparedOrder:
     """The order in which the host starts tasks."""
 
     phases: tuple[tuple[PreparedTask, ...], ...]  # phases of tasks. Copies between devices start at the end of each phase.
     early: tuple[int, ...]  # for each phase how many elements are taken by its end, so that they travel with its copies
 
     @classmethod
-    def of(cls, schedule: Schedule, phases: Phases) -> TaskOrder:
+    def of(cls, schedule: Schedule, phases: Phases) -> PreparedOrder:
         """Each phase takes the elements that the next one's tasks need."""
         first = schedule.levels[0]
         needs = [
@@ -62,7 +62,7 @@ class TaskOrder:
             early=(*needs[1:], 0),
         )
 
-    def without_early_elements(self) -> TaskOrder:
+    def without_early_elements(self) -> PreparedOrder:
         """The same order, for elements that may have to be waited for."""
         return replace(self, early=(0,) * len(self.phases))
 
@@ -98,7 +98,7 @@ class RunRequest:
     """One run of a schedule: one update, or in inference one round."""
 
     schedule: Schedule
-    order: TaskOrder  # order of its tasks
+    order: PreparedOrder  # order of its tasks
     compiled: CompiledPipeline  # its programs
     state: RunState  # at the beginning. Updates donate its arrays.
     first: Element  # first, elements: the first element, and an iterator over the others

@@ -99,7 +99,7 @@ _ad.primitive_jvps[_mark_p] = _differentiated
 _batching.primitive_batchers[_mark_p] = _mapped
 
 
-class Mark(NamedTuple):
+class WatchMark(NamedTuple):
     """A value that is marked in a traced function."""
 
     name: str  # name of the mark
@@ -107,14 +107,14 @@ class Mark(NamedTuple):
     inside: str | None  # the primitive out of which it can not come, such as "cond"; None: it can come out
 
 
-def marks_of(jaxpr: Jaxpr) -> list[Mark]:
+def marks_of(jaxpr: Jaxpr) -> list[WatchMark]:
     """All marks in a traced function, in its order."""
-    found: list[Mark] = []
+    found: list[WatchMark] = []
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         if name == _MARK:
             aval: Spec = equation.outvars[0].aval
-            found.append(Mark(equation.params["name"], jax.ShapeDtypeStruct(aval.shape, aval.dtype), None))
+            found.append(WatchMark(equation.params["name"], jax.ShapeDtypeStruct(aval.shape, aval.dtype), None))
             continue
         for mark in (mark for inner in programs_of(equation) for mark in marks_of(inner)):
             if name == _LOOP:

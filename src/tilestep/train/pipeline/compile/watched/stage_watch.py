@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, final
 import jax
 
 from tilestep.messages import shortened
-from tilestep.train.pipeline.compile.watched.marks import Mark, has_gradient
+from tilestep.train.pipeline.compile.watched.marks import WatchMark, has_gradient
 from tilestep.train.pipeline.compile.watched.watch_keys import Gradient, How, Key, Parameter, WatchList, key_text
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
@@ -86,13 +86,13 @@ def given(of: Sequence[WatchedValue], values: Sequence[jax.Array], totals: Seque
     return rows, after
 
 
-def require_marked(watch: WatchList, names: Sequence[str], marks: Sequence[Sequence[Mark]]) -> None:
+def require_marked(watch: WatchList, names: Sequence[str], marks: Sequence[Sequence[WatchMark]]) -> None:
     """Args: names: of the stages, for messages. marks: of each stage.
     Raises:
         ValueError: for a name that no stage marks, or that is marked twice; for a mark that can not come out of what it is in; for the
             gradient of what has none.
     """
-    found: dict[str, tuple[int, Mark]] = {}
+    found: dict[str, tuple[int, WatchMark]] = {}
     for stage, own in enumerate(marks):
         for mark in own:
             if mark.name not in watch.names:
@@ -123,7 +123,7 @@ def _twice(name: str, first: int, second: int, names: Sequence[str]) -> str:
     )
 
 
-def _require_possible(key: Key, how: How, mark: Mark, where: str) -> None:
+def _require_possible(key: Key, how: How, mark: WatchMark, where: str) -> None:
     if mark.inside is not None:
         raise ValueError(
             f"watch has {key_text(key)}, but {where} marks it inside of {mark.inside}, which its values do not leave: return it from "
@@ -144,7 +144,7 @@ def _said(stage: int, names: Sequence[str]) -> str:
     return f"stage {stage} ({names[stage]})"
 
 
-def watch_of_stage(watch: WatchList, marks: Sequence[Mark], params: Sequence[WatchedValue]) -> StageWatch:
+def watch_of_stage(watch: WatchList, marks: Sequence[WatchMark], params: Sequence[WatchedValue]) -> StageWatch:
     """What of a stage is watched. Args: marks: those of the stage. params: its parameters that are."""
     by_name = {mark.name: mark.spec for mark in marks if mark.inside is None}
     values = [
