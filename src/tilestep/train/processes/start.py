@@ -20,8 +20,8 @@ from tilestep.train.jax_private import distributed
 from tilestep.train.patience import Aloud
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
-from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.peers import watch_peers
+from tilestep.train.processes.watchdog.own_watchdog import start_watchdog
 from tilestep.train.untyped import jax as _jax
 
 _LEAST_TIMEOUT_S: Final = 1.0

@@ -10,7 +10,8 @@ import pytest
 from tests.processes import run_python
 from tilestep.train import start_processes
 from tilestep.train.jax_private import distributed
-from tilestep.train.processes import own_watchdog, start
+from tilestep.train.processes import start
+from tilestep.train.processes.watchdog import own_watchdog
 
 OF_SLURM = {
     "SLURM_JOB_ID": "7",

@@ -4,11 +4,11 @@ import sys
 import types
 from pathlib import Path
 
-for name, level in (("tilestep", 2), ("tilestep.train", 1), ("tilestep.train.processes", 0)):
+for level, name in enumerate(("tilestep.train.processes.watchdog", "tilestep.train.processes", "tilestep.train", "tilestep")):
     package = types.ModuleType(name)
     package.__path__ = [str(Path(__file__).parents[level])]  # its modules are found, and its `__init__` does not run
     sys.modules[name] = package
 
-from tilestep.train.processes import watchdog  # noqa: E402
+from tilestep.train.processes.watchdog import watchdog  # noqa: E402
 
 watchdog.main()

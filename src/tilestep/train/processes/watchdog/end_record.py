@@ -3,7 +3,7 @@
 import time
 from typing import Final, final
 
-from tilestep.train.processes.watchdog_lines import Message
+from tilestep.train.processes.watchdog.lines import Message
 
 _WAIT_WALL_S: Final = 0.3  # for further ends, because another process may have ended before the first one that is heard of
 _FOLLOWS: Final = "ProcessFailedError: "  # an error that another process's end has caused, which may be heard of later

@@ -13,8 +13,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.train.processes.watchdog import BEATS
-from tilestep.train.processes.watchdog_lines import END
+from tilestep.train.processes.watchdog.lines import END
+from tilestep.train.processes.watchdog.watchdog import BEATS
 
 _MOST_ERROR_CHARACTERS: Final = 1000
 _MOST_NOTES_CHARACTERS: Final = 300  # they say in which stage of a pipeline it was, for instance

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.processes import watchdog, watchdog_lines
 from tilestep.train.processes.acceptor import connect
+from tilestep.train.processes.watchdog import lines, watchdog
 
 RUN_WATCHDOG = Path(watchdog.__file__).with_name("run_watchdog.py")
 TOKEN = "the program's"
@@ -87,7 +87,7 @@ def test_a_process_that_never_comes_is_named() -> None:
         assert alone.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(alone.process.stdout, selectors.EVENT_READ)
-            while not (selector.select(0.05) and watchdog_lines.END in alone.process.stdout.read1()):
+            while not (selector.select(0.05) and lines.END in alone.process.stdout.read1()):
                 alone.say(".\n")  # the watched process lives
         assert alone.process.stdin is not None
         alone.process.stdin.close()

@@ -4,8 +4,7 @@ It outlives the process that it watches, so it can say which process died first 
 watchdog is the hub, to which the others keep a connection. When another process has died, each watchdog prints which one, and ends its
 own process. `run_watchdog.py` runs it, with the standard library alone.
 
-Anybody can connect to the hub's port, so the hub reads no message before the other end has proved that it knows the program's
-token.
+Anybody can connect to the hub's port, so it reads no message before the other end has proved that it knows the program's token.
 """
 
 import contextlib
@@ -17,8 +16,8 @@ import time
 from typing import Final, final
 
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connect, handshake_with
-from tilestep.train.processes.watchdog_lines import Lifeline, Message, WatchdogLine, read_settings
-from tilestep.train.processes.watchdog_record import EndRecord
+from tilestep.train.processes.watchdog.end_record import EndRecord
+from tilestep.train.processes.watchdog.lines import Lifeline, Message, WatchdogLine, read_settings
 
 PURPOSE: Final = b"watchdog"  # in the proofs at the hub's port
 BEATS: Final = 8  # signs of life in the time-out
