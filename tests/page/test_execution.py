@@ -173,6 +173,12 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
     assert values(page, ".selection")[2]["value"] == cause.cycles_from
 
 
+def test_search_finds_each_run_of_a_program_by_a_part_of_its_name(open_page: OpenPage) -> None:
+    page = open_page(report_of(two_stages(), runs=3), "execution")
+    page.get_by_role("searchbox", name="find a program").fill("WO_STAGES")
+    expect(page.locator(".search [role=status]")).to_contain_text(re.compile(r"^[1-9]\d* found"))
+
+
 @pytest.mark.slow
 def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")

@@ -51,6 +51,8 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     page.locator("#main figure > canvas").first.focus()
     page.keyboard.press("ArrowLeft")
     assert "% of what there is; always live: " in page.inner_text("#main figure .live")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") != "CANVAS"
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert label is not None
     assert "Keys: left and right" in label

@@ -113,6 +113,7 @@ LIMITS = {
 @pytest.mark.parametrize("limit", list(LIMITS))
 def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: str) -> None:
     page = open_page(report_of(program(LIMITS[limit])), "operations", group="none")
+    assert page.locator(".operation-table td").first.inner_text() == "s"
     sentence = page.locator(".verdict")
     found = sentence.get_attribute("data-limit")
     assert found == limit or (limit == "sync" and found in ("sync", "overhead"))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.bounded import ends_soon
 from tests.processes import ROOT
+from tests.together import each
 from tilestep.engine_options import EFFECTIVE, EngineOptions, read_engine_options
 from tilestep.errors import SettingsError
 from tilestep.poplar_keys import NO_EFFECT
@@ -87,7 +88,7 @@ def test_the_other_options_are_what_they_say() -> None:
     assert not read(debug_allowOutOfMemory=False, debug_retainDebugInformation="false").retain_debug_information
 
 
-@pytest.mark.parametrize("key", NO_EFFECT)
+@each("key", NO_EFFECT)
 def test_every_option_of_poplar_takes_its_values_and_says_that_it_does_nothing(key: str) -> None:
     for value in (*GOOD[NO_EFFECT[key].kind], *NO_EFFECT[key].words):
         found = read_engine_options(json.dumps({key: value}))
@@ -96,7 +97,7 @@ def test_every_option_of_poplar_takes_its_values_and_says_that_it_does_nothing(k
         assert (found.directory, parts(found)) == (None, set())
 
 
-@pytest.mark.parametrize("key", NO_EFFECT)
+@each("key", NO_EFFECT)
 def test_every_option_of_poplar_refuses_values_of_another_kind(key: str) -> None:
     for value in BAD[NO_EFFECT[key].kind]:
         with pytest.raises(
@@ -113,7 +114,7 @@ BAD_VALUES: dict[str, list[object]] = {
 }
 
 
-@pytest.mark.parametrize("key", EFFECTIVE)
+@each("key", EFFECTIVE)
 def test_every_option_that_works_refuses_values_of_another_kind(key: str) -> None:
     message = rf"^POPLAR_ENGINE_OPTIONS: {re.escape(key)} is .*: it must be {re.escape(EFFECTIVE[key])}"
     for value in BAD_VALUES[EFFECTIVE[key]]:

@@ -6,10 +6,12 @@ And none minds what arrays may be like: every dtype, no element or one, far more
 import importlib
 import pkgutil
 from dataclasses import replace
+from itertools import product
 
 import jaxlib.cpu
 import pytest
 
+from tests.together import each
 from tests.unit.cost.machines import BOW, GC2, work
 from tests.unit.cost.test_laws import CASES, price
 from tilestep.cost import COLLECTIVES, CONTROL_FLOW, ELEMENTWISE, ESTIMATORS, FREE, HOST_TRANSFERS, PLANNED, estimate
@@ -41,8 +43,7 @@ def retyped(job: Work, dtype: str) -> Work:
     return replace(job, operands=tuple(map(other, job.operands)), results=tuple(map(other, job.results)))
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("ipu", [GC2, BOW], ids=["gc2", "bow"])
+@each("name, ipu", product(CASES, (GC2, BOW)))
 def test_nothing_is_faster_than_memory_and_matrix_unit(name: str, ipu: IpuSpec) -> None:
     for size in (1, 100, 4000, 30_000):
         job = CASES[name](size)
@@ -58,7 +59,7 @@ def test_every_dtype_is_priced(name: str) -> None:
         assert price(retyped(CASES[name](20), dtype), BOW).cycles > 0
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("transpose", "transpose of outer", "reverse")])
+@each("name", [name for name in CASES if name not in ("transpose", "transpose of outer", "reverse")])
 def test_a_wider_type_of_the_same_kind_takes_no_less(name: str) -> None:
     # Rearrangements do: runs of 8 bytes are copied in one piece, shorter ones in several.
     job = CASES[name](300)
@@ -66,7 +67,7 @@ def test_a_wider_type_of_the_same_kind_takes_no_less(name: str) -> None:
         assert price(retyped(job, narrow), BOW).cycles <= price(retyped(job, wide), BOW).cycles, (narrow, wide)
 
 
-@pytest.mark.parametrize("opcode", sorted(ELEMENTWISE))
+@each("opcode", sorted(ELEMENTWISE))
 def test_elementwise_operations_take_any_dtype_and_shape(opcode: str) -> None:
     for dtype in DTYPES:
         cycles = [estimate(work(opcode, f"{dtype}{dims} {dtype}{dims}", f"{dtype}{dims}"), BOW).cycles for dims in SHAPES]

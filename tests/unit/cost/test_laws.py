@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.together import each
 from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
 from tilestep.cost import ESTIMATORS, PLANNED, StepCost, estimate, fallback
 from tilestep.cost.gather import gather, scatter, sparse_dense
@@ -187,10 +188,11 @@ def test_products_of_8_bit_floats_keep_the_laws(case: Callable[[int], Work]) -> 
         assert cost.cycles >= cost.flops // (2 * C600.macs_per_cycle_float8 * C600.num_tiles)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_costs_are_whole_and_complete_on_every_machine(case: Callable[[int], Work]) -> None:
+@each("name", CASES)
+def test_costs_are_whole_and_complete_on_every_machine(name: str) -> None:
+    job = CASES[name](24)
     for ipu in (TOY, tiles(1), GC2, BOW):
-        cost = price(case(24), ipu)
+        cost = price(job, ipu)
         for part in (cost, *([cost.footprint] if cost.footprint else [])):
             for field in fields(part):
                 value = getattr(part, field.name)
@@ -201,7 +203,7 @@ def test_costs_are_whole_and_complete_on_every_machine(case: Callable[[int], Wor
         rate = ipu.tile.exchange_bytes_per_cycle
         assert -(-cost.exchange_bytes // (2 * rate)) <= cost.exchange_cycles <= -(-cost.exchange_bytes // rate)
         assert cost.exchange_bytes == 0 or cost.sync_cycles >= ipu.superstep_overhead_cycles + ipu.sync_cycles
-        assert price(case(24), ipu) == cost
+        assert price(job, ipu) == cost
 
 
 def test_nothing_costs_nothing() -> None:

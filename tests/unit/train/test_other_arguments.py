@@ -9,6 +9,7 @@ import optax
 import pytest
 from jax.sharding import Mesh
 
+from tests.together import each
 from tilestep import train
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, repeat, schedules, while_loop
 from tilestep.train.schedules.schedule import Kind, Task, from_table
@@ -120,7 +121,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("guess", REFUSED)
+@each("guess", REFUSED)
 def test_what_is_given_to_the_wrong_argument_names_the_right_one(guess: str) -> None:
     call, message = REFUSED[guess]
     with pytest.raises(TypeError, match=message):

@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from tests.bounded import ends_soon
+from tests.together import each
 from tilestep import dry_run, train
 from tilestep.errors import TilestepError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, repeat, schedules, while_loop
@@ -241,7 +242,7 @@ def _own_timeout() -> Iterator[None]:
     train.set_feed_timeout(before)
 
 
-@pytest.mark.parametrize("call", CALLS)
+@each("call", CALLS)
 def test_wrong_values_are_refused_by_name(call: str) -> None:
     function, taken = CALLS[call]
     name = call.split()[1]

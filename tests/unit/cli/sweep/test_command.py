@@ -1,4 +1,4 @@
-"""`tilestep sweep` in processes: rows of what fits, fails and does not fit; what is kept; what a run that does not fit points to."""
+"""`tilestep sweep`: rows of what fits, fails and does not fit; what is kept; what a run that does not fit points to."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_turn import run_python as run_in_turn
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tests.processes import run_python as run_alone
 from tilestep.cli import main
@@ -30,29 +31,29 @@ def test_rows_fit_do_not_fit_or_have_failed_and_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "step.py").write_text(PROGRAM)
-    words = ("-m", "tilestep", "sweep", "--set", "n=64,20000,many", "--items", "8", "--processes", "2", "--out", "kept", "--json", "s.json")
-    first = run_alone(*words, "step.py", "{n}", folder=tmp_path)
-    assert first.returncode == 0, first.stderr
+    words = ("sweep", "--set", "n=64,20000,many", "--items", "8", "--processes", "2", "--out", "kept", "--json", "s.json")
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "step.py", "{n}"]) == 0
+    first = capsys.readouterr()
     fits, over, failed = json.loads((tmp_path / "s.json").read_text())["rows"]
     assert (fits["outcome"], fits["num_ipus"], fits["error"]) == ("fits", 4, "")
     assert fits["items_per_s"] == 8 / fits["step_s"]
     assert over["outcome"] == "does not fit"
-    assert f"does not fit: {over['needed_bytes'] / over['available_bytes']:.3g}x" in first.stdout
+    assert f"does not fit: {over['needed_bytes'] / over['available_bytes']:.3g}x" in first.out
     assert (failed["outcome"], failed["error"]) == ("failed", "ValueError: invalid literal for int() with base 10: 'many'")
-    assert "the smallest that fits (4 IPUs, " in first.stdout
-    assert "\n  tilestep run step.py 64\n" in first.stdout
-    alone = run_alone("-m", "tilestep", "run", "--dry-run", "--json", "p.json", "step.py", "64", folder=tmp_path)
+    assert "the smallest that fits (4 IPUs, " in first.out
+    assert "\n  tilestep run step.py 64\n" in first.out
+    alone = run_in_turn("-m", "tilestep", "run", "--dry-run", "--json", "p.json", "step.py", "64", folder=tmp_path)
     assert alone.returncode == 1  # it reads a value, which a sweep takes for zero
     profile = json.loads((tmp_path / "p.json").read_text())
     assert fits["needed_bytes"] == profile["verdict"]["needed_bytes"]
     assert fits["step_s"] == profile["steady"]["step_cycles"] / profile["machine"]["clock_hz"]
 
     assert len(list((tmp_path / "kept").iterdir())) == 3
-    monkeypatch.chdir(tmp_path)
-    assert main([*words[2:], "step.py", "{n}"]) == 0
+    assert main([*words, "step.py", "{n}"]) == 0
     again = capsys.readouterr()
     assert "3 of 3 settings are in kept" in again.err
-    assert again.out == first.stdout
+    assert again.out == first.out
 
 
 @pytest.mark.slow

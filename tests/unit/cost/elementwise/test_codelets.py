@@ -1,7 +1,6 @@
 """The prices of elementwise operations against the table that they are from: poplibs@7eac0f26 lib/popops/popopsCycleEstimators.hpp."""
 
-import pytest
-
+from tests.together import each
 from tests.unit.cost.machines import TOY, array
 from tilestep.cost import elementwise_fusion
 from tilestep.cost.elementwise.codelets import CODELETS, WITH_SCALAR
@@ -80,7 +79,7 @@ def turn_of(entry: Entry, dtype: str, overhead: int) -> tuple[int, int]:
     return cycles, unroll
 
 
-@pytest.mark.parametrize("opcode", sorted({*UNARY, *BINARY}))
+@each("opcode", sorted({*UNARY, *BINARY}))
 def test_a_codelet_takes_what_the_table_says(opcode: str) -> None:
     entries = UNARY.get(opcode) or BINARY[opcode]
     overhead = 4 if opcode in UNARY else 2
@@ -88,7 +87,7 @@ def test_a_codelet_takes_what_the_table_says(opcode: str) -> None:
         assert CODELETS[opcode][list(_DTYPES).index(dtype)] == turn_of(entry, dtype, overhead), dtype
 
 
-@pytest.mark.parametrize("opcode", sorted(BROADCAST))
+@each("opcode", sorted(BROADCAST))
 def test_a_codelet_with_a_scalar_takes_what_its_table_says(opcode: str) -> None:
     for dtype, entry in BROADCAST[opcode].items():
         assert WITH_SCALAR[opcode][list(_DTYPES).index(dtype)] == turn_of(entry, dtype, 1), dtype
@@ -100,7 +99,7 @@ def test_no_codelet_has_a_price_that_no_source_has() -> None:
     assert set(WITH_SCALAR) == set(BROADCAST)
 
 
-@pytest.mark.parametrize("opcode", sorted({*UNARY, *BINARY} - {"maximum", "minimum", "compare", "negate"}))  # these by their instructions
+@each("opcode", sorted({*UNARY, *BINARY} - {"maximum", "minimum", "compare", "negate"}))  # these by their instructions
 def test_within_an_expression_an_operation_takes_a_vector_of_the_table_or_a_turn_of_its_quickest_codelet(opcode: str) -> None:
     tables = [table[opcode] for table in (UNARY, UNARY_IN_PLACE, BINARY, BROADCAST) if opcode in table]
     for column, dtype in enumerate(("FLOAT", "HALF")):
