@@ -74,12 +74,12 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
         if not places:
             continue
         if node.function is not None:
-            callers = dict(zip(node.function.inputs, node.inputs, strict=False))
-            given = {own: known[name] for own, name in callers.items() if name in known}
+            caller_names = dict(zip(node.function.inputs, node.inputs, strict=False))
+            given = {own: known[name] for own, name in caller_names.items() if name in known}
             inner = _weights_of(
-                node.function, names_at(node.function.outputs, places), given, [own for own in callers if callers[own] in weighty]
+                node.function, names_at(node.function.outputs, places), given, [own for own in caller_names if caller_names[own] in weighty]
             )
-            reached.update(name for own, name in callers.items() if own in inner)
+            reached.update(name for own, name in caller_names.items() if own in inner)
         elif node.op_type == "If":
             for body in node.subgraphs:
                 reached.update(_weights_of(body, names_at(body.outputs, places), known, weighty) & body.outer)

@@ -65,7 +65,7 @@ def replay_of_file(
 ) -> System:
     """The same for a history that may come from anybody. Transfers over host links are events of their own.
 
-    Raises: RecordingError if a call cannot be kinds.
+    Raises: RecordingError if a call cannot be made.
     """
     try:
         system = replay(history, machine=machine, programs=programs, calls=calls, record=record, links=record)
@@ -78,7 +78,7 @@ def replay_of_file(
 def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program]) -> None:
     """Makes calls on a system.
 
-    Raises: ValueError if one cannot be kinds.
+    Raises: ValueError if one cannot be made.
     """
     moments: dict[int, Moment] = {}
     parts = 0

@@ -35,7 +35,7 @@ class TraceTable:
         self._heat_maps: dict[tuple[str, str, tuple[float, ...]], int] = {}
         self._heat: list[Block] = []
         self.rows = 0  # spans, points and heat together
-        self.label_bytes = 0  # an upper bound for a file
+        self.label_bytes = 0  # the labels need at most so many in a file
 
     def add_taken(self, taken: FetchedSeries) -> None:
         """Adds what the process's own tracepoints, series and heat maps recorded."""

@@ -1,1 +1,1 @@
-"""Findings on what goes between host and IPUs: loads, arguments, results, set-up, calls too small. It may import `memory` and `ipus`."""
+"""Findings on host and IPUs together: loads, arguments, results, set-up, small calls. It may import `memory`, `ipus` and `user_code`."""

@@ -41,7 +41,7 @@ class Measured:
     step_low_s: float | None = None  # the lower end of the 80 % interval of `step_s`; None: nobody knows
     step_high_s: float | None = None  # the upper end
     samples: int | None = None  # samples of a step, as the program's inputs show; None: they don't
-    limit: str = ""  # takes most of the time
+    limit: str = ""  # the part that takes most of the time
 
     @property
     def full(self) -> float | None:

@@ -182,8 +182,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
 def _run_function(call: Call, function: Graph, inputs: list[Any]) -> list[Any]:
     run = replace(call.run, state={})
     outputs = run_graph(function, inputs, run)
-    callers = dict(zip(function.inputs, call.node.inputs, strict=False))
-    call.run.state.update({callers[name]: value for name, value in run.state.items() if name in callers})
+    caller_names = dict(zip(function.inputs, call.node.inputs, strict=False))
+    call.run.state.update({caller_names[name]: value for name, value in run.state.items() if name in caller_names})
     return outputs
 
 

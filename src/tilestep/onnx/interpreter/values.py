@@ -19,7 +19,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 MOST_KNOWN_BYTES: Final = 64 << 20  # a larger array that a node makes from a shape is made when the program runs
-_most_shaped_bytes: Final = contextvars.ContextVar("_most_shaped_bytes", default=1 << 42)
+_most_shaped_bytes: Final = contextvars.ContextVar("_most_shaped_bytes", default=1 << 42)  # for an array whose shape a value gives
 _MOST_EAGER_ARRAY_BYTES: Final = 1 << 31
 _is_folding: Final = contextvars.ContextVar("_is_folding", default=False)
 

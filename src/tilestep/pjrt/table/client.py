@@ -50,7 +50,7 @@ from tilestep.settings import (
     warn_of_unknown_variables,
 )
 
-_MOST_IN_FLIGHT: Final = 8  # XLA has 32, and each thread that starts programs may go one beyond
+_MOST_IN_FLIGHT: Final = 8  # XLA allows 32, and each thread that starts programs may exceed this by one
 
 
 @final

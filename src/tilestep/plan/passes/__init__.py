@@ -1,7 +1,7 @@
 """What a program goes through before its operations are priced: passes over each computation, in this order.
 
-The first undo what XLA:CPU does for the sake of a CPU, the others do what Poplar's libraries do. The files
-say besides what runs in one fusion, and in which order; none prices an operation.
+The first undo what XLA:CPU does for the sake of a CPU, the others do what Poplar's libraries do. Files beside the passes say what runs
+in one fusion, and in which order. No file prices an operation.
 """
 
 from typing import Final

@@ -22,7 +22,7 @@ from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dty
 
 _IDS: Final = SignatureParameter("ids", IDS)
 _BATCH_NORMALIZATION_OUTPUTS: Final = 5  # y, mean, variance, saved mean, saved variance
-_numbers_of_added: Final = itertools.count()  # process-wide
+_added_numbers: Final = itertools.count()  # process-wide
 _Type: Final = onnx.TensorProto
 
 
@@ -101,7 +101,7 @@ class GraphTransformer:
         for node in self._model.graph.node:
             if node.op_type == "BatchNormalization":
                 for position in range(len(node.output), _BATCH_NORMALIZATION_OUTPUTS):
-                    node.output.append(f"{node.op_type}_{node.name}_oi{position}_{next(_numbers_of_added)}")
+                    node.output.append(f"{node.op_type}_{node.name}_oi{position}_{next(_added_numbers)}")
 
     @overloaded((_IDS, SignatureParameter("filename", STR)))
     def saveInitializersExternally(self, ids: list[str], filename: str) -> None:

@@ -86,8 +86,8 @@ def call_graph(call: Call, *inputs: Any, callee: Graph, num_outputs: int = 1, mo
         )
     run = replace(call.run, folds=(*call.run.folds, call.node.number), state={})
     outputs = run_graph(callee, inputs, run, outer=call.scope)
-    callers = dict(zip(callee.inputs, call.node.inputs, strict=False))
-    call.run.state.update({callers.get(name, name): value for name, value in run.state.items()})
+    caller_names = dict(zip(callee.inputs, call.node.inputs, strict=False))
+    call.run.state.update({caller_names.get(name, name): value for name, value in run.state.items()})
     return tuple(outputs)
 
 

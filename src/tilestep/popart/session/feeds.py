@@ -15,7 +15,7 @@ from tilestep.popart.session.model.graph import narrowed
 from tilestep.popart.session.plan import SessionPlan
 from tilestep.popart.stepio import PyStepIO, store
 
-_TENSOR_TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # an array of such a type is converted without a word
+_TENSOR_TYPES: Final = {np.dtype(np.int64): np.dtype(np.int32)}  # array's type -> tensor's type; it is converted without a word
 
 
 @final

@@ -233,7 +233,7 @@ class _Pricer:
         self._collectives: dict[object, CollectiveCost] = {}
         self._host_calls: dict[object, tuple[BodyCycles, CallCycles]] = {}
         by_machine = [machine_of(machine, ipu) for ipu in ipus]
-        self._ipus_a_host_link = max((by_machine.count(index) for index in set(by_machine)), default=1)
+        self._ipus_per_host_link = max((by_machine.count(index) for index in set(by_machine)), default=1)
 
     def use(self, node: Node, times: int, site: Site | None, found: list[LeafUse]) -> None:
         """Adds the leaves of a node to those that were found."""
@@ -301,7 +301,7 @@ class _Pricer:
         """Bytes each way at this IPU's share of the rate, a latency per transfer; at least one latency."""
         there, back = self._rates(call)
         back = self._staging_rate if call.is_feed and self._staging_rate else back
-        return self._waits(call) + sum(self._moved(call, there / self._ipus_a_host_link, back / self._ipus_a_host_link))
+        return self._waits(call) + sum(self._moved(call, there / self._ipus_per_host_link, back / self._ipus_per_host_link))
 
     def _calls(self, call: HostCall) -> CallCycles:
         """The same at the full rate, by the link or memory that carries it."""

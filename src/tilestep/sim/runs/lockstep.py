@@ -63,7 +63,7 @@ class Lockstep:
         self._makers: dict[Value, RunPart] = {}  # results that would leave the chip, and the parts that make them
         self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
         self._loading: dict[int, tuple[ProgramRun, RunPart]] = {}  # by IPU, for those that load another program
-        self._spans_of_staying: dict[Value, _Span] = {}
+        self._staying_spans: dict[Value, _Span] = {}
         self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # (its first run, the last that takes it, bytes)
         self._left: dict[tuple[IpuState, ProgramLedger], tuple[int, list[Value]]] = {}  # (its latest run, what that keeps)
 
@@ -85,12 +85,12 @@ class Lockstep:
                 value.pending = True
                 if not value.written:
                     self._makers[value] = part
-                    self._spans_of_staying[value] = _Span(part.state, len(self._work) - 1, len(self._work) - 1)
+                    self._staying_spans[value] = _Span(part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()
 
     def _take(self, run: ProgramRun, state: IpuState, values: Sequence[Value]) -> int:
         """Notes that the next run takes its arguments on an IPU; returns bytes of those that are on the chip before."""
-        position, spans, own = len(self._work), self._spans_of_staying, 0
+        position, spans, own = len(self._work), self._staying_spans, 0
         stays = state.group.stays if state.group is not None else {}
         for value in values:
             span, maker = spans.get(value), value.made_by
@@ -151,10 +151,10 @@ class Lockstep:
         if copy is not None:
             copy.taker = ledger
             self._stay(copy.source)
-            span = self._spans_of_staying.get(copy.source)
+            span = self._staying_spans.get(copy.source)
             if span is not None:
                 span.end = max(span.end, copy.position)
-            self._spans_of_staying[value] = _Span(part.state, copy.position, copy.position)
+            self._staying_spans[value] = _Span(part.state, copy.position, copy.position)
             value.pending = False
             value.epoch = part.state.epoch
             value.host_ready = NOWHERE
@@ -192,16 +192,16 @@ class Lockstep:
         played = len(self._work) - len(later)
         self._work = later
         if not later:
-            self._makers, self._open, self._loading, self._spans_of_staying, self._kept, self._left = {}, {}, {}, {}, {}, {}
+            self._makers, self._open, self._loading, self._staying_spans, self._kept, self._left = {}, {}, {}, {}, {}, {}
             self.partition = None
             return
         parts = {id(part) for entry in later if isinstance(entry, ProgramRun) for part in entry.parts}
         self._makers = {value: part for value, part in self._makers.items() if id(part) in parts}
         self._loading = {ipu: (run, part) for ipu, (run, part) in self._loading.items() if id(part) in parts}
         self._open = {target: copy for target, copy in self._open.items() if copy.position >= played}
-        self._spans_of_staying = {
+        self._staying_spans = {
             value: _Span(span.state, max(span.start - played, -1), span.end - played)
-            for value, span in self._spans_of_staying.items()
+            for value, span in self._staying_spans.items()
             if span.end >= played
         }
         self._kept = {
@@ -274,11 +274,11 @@ class Lockstep:
         for state in self.partition.members.values():
             stays = {} if state.group is None else state.group.stays
             for value in list(stays):
-                if value in self._spans_of_staying:  # the last that takes it may be the last that needs it
+                if value in self._staying_spans:  # the last that takes it may be the last that needs it
                     del stays[value]
                 else:
                     changes[0].append((state, value.size_bytes))
-        for value, span in self._spans_of_staying.items():
+        for value, span in self._staying_spans.items():
             if span.end > span.start:
                 changes[span.start + 1].append((span.state, value.size_bytes))
                 changes[span.end + 1].append((span.state, -value.size_bytes))

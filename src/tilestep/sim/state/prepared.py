@@ -63,7 +63,7 @@ class PreparedProgram:
         self.num_io_tiles = program.num_io_tiles
         self.calls_host = body.calls_host
         self.is_special = body.collective or self.calls_host or self.num_io_tiles > 0
-        self.loads: tuple[Load, ...] | None = None  # None until the first run
+        self.loads: tuple[Load, ...] | None = None  # links and gateways in one run; None: not known yet
         self.partition = SyncPartition()  # outside of groups
         self.shares = _shares(states, machine)
 

@@ -42,7 +42,7 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
     leaves, structure = _jax.tree.flatten(carry)
     seen: set[int] = set()  # addresses of (first) buffers, which two arrays may share
     committed_to: Sharding | None = None  # with the most devices yet
-    sharding: Sharding | None = None  # arrays in a row often have one
+    sharding: Sharding | None = None  # the latest array's; arrays in a row often share one
     num_devices, is_divided, is_changed = 1, False, False
     for index, leaf in enumerate(leaves):
         if type(leaf) not in _array_types and not _is_array(leaf, loop):

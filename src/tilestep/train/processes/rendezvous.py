@@ -29,7 +29,7 @@ from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, connec
 _broadcast: Any = multihost_utils.broadcast_one_to_all
 
 SECRET_BYTES: Final = 32
-ADDRESS_BYTES: Final = 512  # the secret is in it, too
+ADDRESS_BYTES: Final = 512  # process 0's address and the secret
 CONNECT_WALL_S: Final = 60.0  # in which all processes must have connected to process 0
 PURPOSE: Final = b"rendezvous"  # in the proofs
 ANSWER_BYTES: Final = 2 * messages.LONGEST_BYTES + 16  # process 0's answer, for each process, whose message is quoted in it

@@ -27,7 +27,7 @@ from tilestep.train.untyped import jax as _jax
 _LEAST_TIMEOUT_S: Final = 1.0
 _MOST_TIMEOUT_S: Final = 1e6  # JAX has its own in milliseconds of 32 bits
 _JAX_SLACK_S: Final = 30  # by which JAX's own time-outs are longer: it ends processes without saying readably whose fault it was
-_ADDRESS_BYTES: Final = 512  # a secret is in it, too
+_ADDRESS_BYTES: Final = 512  # process 0's addresses and a secret
 _TOKEN_BYTES: Final = 32
 _MOST_PROCESSES: Final = (1 << 31) - 1  # JAX has their number in 32 bits
 _RETRY_WALL_S: Final = 0.2

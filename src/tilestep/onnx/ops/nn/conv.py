@@ -148,15 +148,15 @@ def conv_transpose(
     padding: list[tuple[int, int]] = []
     for axis, (size, stride) in enumerate(zip(x.shape[2:], strides, strict=True)):
         reach = extent(w.shape[2 + axis], dilations[axis])
-        with_zeros = (size - 1) * stride + 1
-        unpadded = with_zeros - 1 + more[axis] + reach
+        spread_size = (size - 1) * stride + 1  # zeros lie between the elements of x
+        unpadded_size = spread_size - 1 + more[axis] + reach
         if sizes or auto_pad.startswith("SAME"):
             output = sizes[axis] if sizes else size * stride
-            low, _ = split_evenly(max(0, unpadded - output), auto_pad)
+            low, _ = split_evenly(max(0, unpadded_size - output), auto_pad)
         else:
             low, high = (edges[axis], edges[axes + axis]) if auto_pad == "NOTSET" else (0, 0)
-            output = unpadded - low - high
-        padding.append((reach - 1 - low, output - with_zeros + low))
+            output = unpadded_size - low - high
+        padding.append((reach - 1 - low, output - spread_size + low))
     y = jax.lax.conv_general_dilated(
         jnp.asarray(x),
         _transposed(jnp.asarray(w), group),

@@ -275,7 +275,7 @@ def _multiplied_slope(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tu
     places = jnp.where(inside, places, math.prod(sizes)).ravel()
     order = jnp.argsort(places)
     places = places[order]
-    is_last = jnp.append(places[1:] != places[:-1], True)
+    is_last = jnp.append(places[1:] != places[:-1], True)  # whether an update is the last of its index
     rest = x.shape[len(columns) :]
 
     def join(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:

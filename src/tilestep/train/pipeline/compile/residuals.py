@@ -157,7 +157,7 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
     """
     numbers: dict[Atom, int] = {variable: number for number, variable in enumerate(args)}  # variables that depend on an argument
     sources: dict[Atom, list[Any]] = {}  # from which it can be computed again
-    length: dict[Atom, int] = {}  # primitives of that computation
+    length: dict[Atom, int] = {}  # primitives one after the other in that computation
     for equation in jaxpr.eqns:
         operands = [atom for atom in equation.invars if is_variable(atom) and atom in numbers]
         if not operands and not equation.effects:

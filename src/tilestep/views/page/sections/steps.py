@@ -67,7 +67,7 @@ class TreeNode(NamedTuple):
     scope: int  # text
     line: int  # -1: unknown
     leaf: int  # row of the leaves; -1: it is none
-    trips: int  # UNKNOWN but for loops whose number of turns the compiler knew
+    trips: int  # UNKNOWN: it is no loop, or they depend on data
     times: int  # executions in all runs; of a loop those of its body
     of_run: int  # executions in one run; 0: they depend on data, or it never runs
     assumed: int  # whether its trips, or the arm that is taken, are not counted

@@ -100,9 +100,8 @@ def giving_up(parts: Sequence[JointPart], jaxpr: Jaxpr, given: Sequence[Atom], h
         spent = [variable for variable in part.takes if variable not in needed_later]
         room = Counter(forms.form(variable, part.home, is_taken=False) for variable in part.makes)
         donated: set[int] = set()
-        for variable in sorted(
-            spent, key=lambda variable: variable not in theirs
-        ):  # first variables that the caller holds, too, then gradients
+        # Variables that the caller holds, too, come before gradients.
+        for variable in sorted(spent, key=lambda variable: variable not in theirs):
             form = forms.form(variable, part.home, is_taken=True)
             if room[form]:
                 room[form] -= 1

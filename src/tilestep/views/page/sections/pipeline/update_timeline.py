@@ -12,7 +12,7 @@ from tilestep.figures.reader.events import Event, Lane
 from tilestep.views.page.sections.pipeline.tasks import OWN, DispatchedUpdate, DoneTask
 
 WAITS: Final = ("stage", "transfer", "host", "load", "end", "unknown", "unkept")  # why a device waits
-GROUPS: Final = ("own", "host", "ipus", "other")  # own work, with the host, between IPUs, programs of no stage
+GROUPS: Final = ("own", "host", "ipus", "other")  # a device has own work, transfers with the host or between IPUs, programs of no stage
 NO_TASK: Final = -1
 _WITH_HOST: Final = ("stream-in", "stream-out", "io-in", "io-out", "load", "save", "read", "transfer")
 _LOADS: Final = ("load", "save")
