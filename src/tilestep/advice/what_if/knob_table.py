@@ -7,8 +7,8 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence, begin_of
 from tilestep.advice.what_if.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, turned, with_family
+from tilestep.collection import collected_seldom
 from tilestep.errors import RecordingError, SpecError
-from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.assemble import value_of
 from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS
