@@ -252,15 +252,15 @@ def zipped_members(data: bytes) -> dict[str, bytes]:
 
 def recording_seeds() -> list[bytes]:
     from tests.unit.recording.recordings import small_recording, zipped
-    from tilestep.recording.container import recording_bytes
+    from tilestep.recording.storage.container import recording_bytes
 
     data = recording_bytes(small_recording())
     return [data, zipped(zipped_members(data), zipfile.ZIP_STORED)]
 
 
 def recordings(folder: Path) -> Read:
-    from tilestep.recording.container import parse_recording
     from tilestep.recording.schema import TABLES, TEXTS
+    from tilestep.recording.storage.container import parse_recording
 
     def read(data: bytes) -> None:
         tables = parse_recording(data)

@@ -27,9 +27,9 @@ import numpy as np
 
 from benchmarks.commit import commit
 from tilestep.recording.call_tables import has_history, history_of
-from tilestep.recording.container import Builder, read_recording, write_recording
 from tilestep.recording.replay import replay
 from tilestep.recording.schema import TABLES
+from tilestep.recording.storage.container import Builder, read_recording, write_recording
 from tilestep.recording.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[1]

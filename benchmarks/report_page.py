@@ -34,8 +34,8 @@ from playwright.sync_api import Browser, sync_playwright
 from benchmarks.commit import commit
 from benchmarks.recordings import POD, recorded
 from tilestep.figures.reader import Report
-from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, TABLES
+from tilestep.recording.storage.container import Builder
 from tilestep.recording.tables import Tables
 from tilestep.views.page import page_html
 from tilestep.views.page.block import packed

@@ -18,9 +18,9 @@ from tests.processes import ROOT, run_python
 from tests.unit.recording.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
 from tilestep.plan.steps import Program
-from tilestep.recording.container import Builder, recording_bytes
 from tilestep.recording.edits.programs import with_leaves
 from tilestep.recording.schema import TABLES
+from tilestep.recording.storage.container import Builder, recording_bytes
 
 PROGRAMS = ROOT / "tests" / "page" / "programs"
 EXAMPLES: Mapping[str, tuple[str, ...]] = {

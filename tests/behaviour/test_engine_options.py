@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.in_turn import attempt
 from tilestep import open_report
-from tilestep.recording.container import Tables, read_recording
 from tilestep.recording.schema import EVENT_KINDS
+from tilestep.recording.storage.container import Tables, read_recording
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """

@@ -13,7 +13,7 @@ import pytest
 from tests.in_turn import attempt, python
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep import open_report
-from tilestep.recording.container import Tables, read_recording
+from tilestep.recording.storage.container import Tables, read_recording
 
 LOOKS = """
     import time

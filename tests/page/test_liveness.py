@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from tests.page.pages import rows, values
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.memory import MemoryReport
+from tilestep.figures.reader.programs.memory import MemoryReport
 
 CANVAS = "canvas[aria-label*='at each step']"
 

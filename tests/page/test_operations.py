@@ -13,7 +13,7 @@ from tests.page.pages import rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import report_of, step
 from tests.unit.sim.toy import collective, program
 from tilestep.figures.reader import OnTileExecute, Report, open_report
-from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.reader.programs.totals import leaf_totals
 from tilestep.figures.rows import step_rows
 from tilestep.plan.steps import HostCall
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilestep.figures.paths import relative_paths
 from tilestep.figures.reader import CompiledProgram, Report, SourceLine
-from tilestep.figures.reader.totals import LeafTotal, leaf_totals
+from tilestep.figures.reader.programs.totals import LeafTotal, leaf_totals
 from tilestep.sim.cycles.body import BodyCycles
 
 Relative = Callable[[SourceLine], SourceLine]

@@ -17,7 +17,7 @@ from tilestep.program.work import ArrayShape
 
 
 @dataclass(kw_only=True)
-class Block:
+class Lowered:
     """One computation, lowered."""
 
     computation: Computation

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tilestep.errors import HloError
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.block import Block
+from tilestep.plan.block import Lowered
 from tilestep.plan.frames import Frames
 from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
@@ -125,7 +125,7 @@ def compute_tiles(ipu: IpuSpec, options: PlanOptions) -> IpuSpec:
     return replace(ipu, num_tiles=ipu.num_tiles - options.num_io_tiles)
 
 
-def _host_buffers(results: Sequence[Result], block: Block, arguments: Sequence[Value], lowering: Lowering) -> list[int | None]:
+def _host_buffers(results: Sequence[Result], block: Lowered, arguments: Sequence[Value], lowering: Lowering) -> list[int | None]:
     """The buffer in pinned_host of each result: of the argument that it replaces, its own, or a new one; None: it is in the tiles."""
     taken = {value[0].buffer for value in arguments}
     buffers: list[int | None] = []

@@ -16,7 +16,7 @@ from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
-from tilestep.plan.block import Block, Scope, scope_of
+from tilestep.plan.block import Lowered, Scope, scope_of
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.frames import Frames
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value, home_of, keeping_layout, place_fusion
@@ -69,7 +69,7 @@ class Lowering:
         computation: Computation,
         parameters: Sequence[Value],
         taken_over: Mapping[int, tuple[int, int]] = MappingProxyType({}),
-    ) -> Block:
+    ) -> Lowered:
         """Lowers a computation whose parameters have these values.
 
         Args: taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
@@ -105,9 +105,9 @@ class Lowering:
             for user in (user for member in unit.members for user in scope.users[member.name]):
                 if user.destination == "host" and user.name not in scope.values:  # at once, because that frees tile memory
                     scope.values[user.name] = self._single(user, scope)
-        return Block(computation=computation, nodes=scope.nodes, moments=scope.moments, root=scope.values[computation.root.name])
+        return Lowered(computation=computation, nodes=scope.nodes, moments=scope.moments, root=scope.values[computation.root.name])
 
-    def deliver(self, block: Block, host_buffers: Sequence[int | None]) -> None:
+    def deliver(self, block: Lowered, host_buffers: Sequence[int | None]) -> None:
         """Ends a block with the steps that move its results to the memories in which they are expected.
 
         Args: host_buffers: for each result its buffer in pinned_host; None if the result stays in the tiles.
@@ -369,7 +369,7 @@ class Lowering:
         for operand in operands:
             self.pinned.bring(operand, scope)
             self.pinned.keep(leaf.buffer for leaf in operand)
-        lowered: list[Block] = []
+        lowered: list[Lowered] = []
         starts: list[int] = []
         for number, arm in enumerate(arms):
             starts.append(len(self.buffers))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tilestep.plan import steps
-from tilestep.plan.block import Block, Scope, scope_of
+from tilestep.plan.block import Lowered, Scope, scope_of
 from tilestep.plan.frames import Frames
 from tilestep.plan.mapping import ANYWHERE, MappedArray, Value
 from tilestep.plan.memory.timeline import Buffers, MemoryMoment
@@ -75,7 +75,7 @@ class Pinned:
         """Says that these buffers do not become parts of another."""
         self._mergeable.difference_update(buffers)
 
-    def bring(self, leaves: Value, scope: Scope | Block) -> None:
+    def bring(self, leaves: Value, scope: Scope | Lowered) -> None:
         """Brings those of `leaves` that have not come from pinned_host yet."""
         for leaf in leaves:
             if leaf.buffer in self._awaited:
@@ -109,7 +109,7 @@ class Pinned:
         return result
 
     def access(
-        self, instruction: Instruction, reads: Value, writes: Value, *, to_memory: int = 0, from_memory: int = 0, scope: Scope | Block
+        self, instruction: Instruction, reads: Value, writes: Value, *, to_memory: int = 0, from_memory: int = 0, scope: Scope | Lowered
     ) -> None:
         """Adds a step in which the program itself reads or writes bytes in pinned_host. No host program answers."""
         node = HostCall(
@@ -127,7 +127,7 @@ class Pinned:
         node: Node,
         reads: Sequence[Value],
         writes: Value,
-        scope: Scope | Block,
+        scope: Scope | Lowered,
         *,
         temporary_tile_bytes: int = 0,
         in_place: bool = False,

@@ -10,10 +10,10 @@ from tilestep.figures.donation_pairs import could_be_donated, free_results
 from tilestep.figures.gradients import could_recompute
 from tilestep.figures.intervals import interval_of
 from tilestep.figures.quantities import names_text
-from tilestep.figures.reader.compilation import Compilation, CompiledProgram, Target
+from tilestep.figures.reader.programs.compilation import Compilation, CompiledProgram, Target
+from tilestep.figures.reader.programs.totals import executed
+from tilestep.figures.reader.programs.trees import family_of
 from tilestep.figures.reader.sums import CyclesByIpu, busiest_of, cycles_by_ipu
-from tilestep.figures.reader.totals import executed
-from tilestep.figures.reader.trees import family_of
 from tilestep.figures.records import (
     BatchProfile,
     FamilyCycles,

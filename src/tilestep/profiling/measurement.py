@@ -13,7 +13,7 @@ import jax
 
 from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
 from tilestep.errors import RecordingError, TileMemoryError
-from tilestep.figures.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
+from tilestep.figures.reader.runs.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.figures.records import Need, ProgramProfile, Unfit
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
@@ -25,11 +25,11 @@ from tilestep.plan.steps import Program, leaves
 from tilestep.profiling.measure import profile_between
 from tilestep.program.frames import without_frames
 from tilestep.recording.capture import capture, notes_of
-from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import history_since
 from tilestep.recording.program import RecordedCompilation
 from tilestep.recording.source_lines import source_files
 from tilestep.recording.sources import Source
+from tilestep.recording.storage.container import Builder, Tables
 from tilestep.recording.sums import SimulationSpan
 from tilestep.sim import Mark, System
 from tilestep.views.profile import Profile

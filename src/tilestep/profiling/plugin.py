@@ -11,7 +11,7 @@ from tilestep.tracing import process as tracing
 
 if TYPE_CHECKING:
     from tilestep.engine_options import EngineOptions
-    from tilestep.recording.container import Builder
+    from tilestep.recording.storage.container import Builder
 
 
 @functools.cache

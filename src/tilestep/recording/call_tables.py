@@ -13,11 +13,11 @@ from tilestep.errors import RecordingError, StoredError
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.serialized import program_of
 from tilestep.plan.steps import Program
-from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_from_document
+from tilestep.recording.storage.container import Builder, Tables
+from tilestep.recording.storage.texts import from_json
 from tilestep.recording.tables import json_text
-from tilestep.recording.texts import from_json
 from tilestep.sim import snapshot as snapshots
 from tilestep.sim.call_log import MAX_NUMBERS
 from tilestep.sim.calls import CallNames, Calls, HostLine

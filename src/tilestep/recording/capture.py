@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.recording.call_tables import put_history
-from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_document
 from tilestep.recording.program import RecordedCompilation
 from tilestep.recording.schema import LANE_KINDS
+from tilestep.recording.storage.container import Builder
 from tilestep.recording.sums import SimulationSpan, add_sums
 from tilestep.sim.trace import Lane, Rows, RunRow
 

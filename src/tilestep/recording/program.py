@@ -9,8 +9,8 @@ from tilestep.options import PlanOptions
 from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Frame, Loop, Node, Program, Series
-from tilestep.recording.container import Builder
 from tilestep.recording.schema import CATEGORIES
+from tilestep.recording.storage.container import Builder
 
 _UNKNOWN: Final = Frame(file="", function="", line=0, column=0, parent=0)
 _CATEGORY: Final = {category: number for number, category in enumerate(CATEGORIES)}

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.program import ProgramTables, RecordedCompilation
 from tilestep.recording.schema import EVENT_KINDS
+from tilestep.recording.storage.container import Builder
 from tilestep.sim.state.ledger import ProgramTotals, RunSizes
 from tilestep.sim.state.residency import Group
 from tilestep.sim.system import Mark, System

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
 from tilestep.messages import shown
-from tilestep.recording.columns import require_rows
 from tilestep.recording.schema import TABLES, TEXTS, Column
-from tilestep.recording.texts import from_json
+from tilestep.recording.storage.columns import require_rows
+from tilestep.recording.storage.texts import from_json
 
 
 class Tables(Protocol):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from tilestep.recording.container import Builder, read_recording, write_recording
 from tilestep.recording.schema import SUFFIX
+from tilestep.recording.storage.container import Builder, read_recording, write_recording
 from tilestep.tracing.table import TraceTable
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tilestep.settings import trace_options
 
 if TYPE_CHECKING:
-    from tilestep.recording.container import Builder
+    from tilestep.recording.storage.container import Builder
     from tilestep.tracing.tracer import Tracer
 
 _BEHIND_OTHERS: Final = -100  # among multiprocessing's callbacks

@@ -6,7 +6,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.recording.container import Builder, Tables
+from tilestep.recording.storage.container import Builder, Tables
 from tilestep.tracing.host_spans import HostSpan
 from tilestep.tracing.logs import FetchedSeries
 

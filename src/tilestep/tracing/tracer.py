@@ -12,7 +12,7 @@ import jax
 
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
-from tilestep.recording.container import Builder
+from tilestep.recording.storage.container import Builder
 from tilestep.tracing import logs
 from tilestep.tracing.channels import POPLAR, is_channel_enabled, set_traced
 from tilestep.tracing.follower import Follower

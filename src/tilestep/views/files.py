@@ -29,9 +29,9 @@ from tilestep.options import PlanOptions
 from tilestep.plan.memory.liveness import Liveness
 from tilestep.plan.steps import Program
 from tilestep.program.frames import without_frames
-from tilestep.recording.container import Builder, Tables, read_recording, write_recording
 from tilestep.recording.machine import machine_document
 from tilestep.recording.program import ProgramTables, RecordedCompilation
+from tilestep.recording.storage.container import Builder, Tables, read_recording, write_recording
 from tilestep.views.memory import memory_text, variables_text
 from tilestep.views.profile import Profile
 

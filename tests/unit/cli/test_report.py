@@ -15,7 +15,7 @@ from tests.unit.recording.recordings import members_of, zipped
 from tests.unit.sim.toy import Host, program
 from tilestep.cli import main
 from tilestep.profiling.measure import profile_between
-from tilestep.recording.container import write_recording
+from tilestep.recording.storage.container import write_recording
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tilestep.cli import main, make_parser
 from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import open_report
-from tilestep.recording.container import read_recording
+from tilestep.recording.storage.container import read_recording
 
 WHO_AM_I = """
 import sys, threading

@@ -11,7 +11,7 @@ import pytest
 from tests.in_turn import RunPython, in_turn
 from tests.unit.cli.test_run import assert_nothing_is_named
 from tilestep.figures.reader import open_report
-from tilestep.recording.container import read_recording
+from tilestep.recording.storage.container import read_recording
 
 PROGRAM = """
 import sys

@@ -7,7 +7,7 @@ import pytest
 from tilestep.figures.intervals import ModelErrors
 from tilestep.figures.paths import relative_paths
 from tilestep.figures.quantities import bytes_text, count_text, names_text, share_text, time_text
-from tilestep.figures.reader.blocks import scopes_of
+from tilestep.figures.reader.runs.blocks import scopes_of
 from tilestep.figures.records import Interval
 from tilestep.figures.scopes import parts_of, short_scope, told_scope
 from tilestep.machine import load_machine

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import numpy as np
 
-from tilestep.recording.container import Builder, Tables, recording_bytes
+from tilestep.recording.storage.container import Builder, Tables, recording_bytes
 
 
 def small_recording() -> Tables:

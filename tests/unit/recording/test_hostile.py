@@ -17,11 +17,11 @@ import pytest
 from tests.bounded import ends_soon
 from tests.unit.recording.recordings import changed, members_of, small_recording, zipped
 from tilestep import RecordingError
-from tilestep.recording import texts
-from tilestep.recording.container import Builder, parse_recording, read_recording, recording_bytes
 from tilestep.recording.schema import TABLES, TEXTS, VERSION
+from tilestep.recording.storage import texts
+from tilestep.recording.storage.container import Builder, parse_recording, read_recording, recording_bytes
+from tilestep.recording.storage.texts import from_json
 from tilestep.recording.tables import Tables, json_text
-from tilestep.recording.texts import from_json
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from tilestep.advice.user_code.lines import host_lines
 from tilestep.errors import RecordingError
 from tilestep.recording.call_tables import history_of
 from tilestep.recording.capture import capture
-from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.program import RecordedCompilation
 from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import TABLES, TEXTS
+from tilestep.recording.storage.container import Builder, Tables
 from tilestep.recording.sums import SimulationSpan
 from tilestep.sim import call_log
 from tilestep.sim.calls import Dispatch, Forget, Put, Read, Wait

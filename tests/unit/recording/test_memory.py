@@ -18,7 +18,6 @@ from tilestep.plan.memory.liveness import liveness, tile_memory
 from tilestep.plan.memory.timeline import Buffers, Category, EndBuffers, MemoryMoment, occupancy
 from tilestep.plan.steps import Node, TileMemory
 from tilestep.program import parse_hlo
-from tilestep.recording.container import Builder
 from tilestep.recording.memory import (
     MAX_MATRIX_CELLS,
     Peak,
@@ -34,6 +33,7 @@ from tilestep.recording.memory import (
 )
 from tilestep.recording.program import ProgramTables, RecordedCompilation
 from tilestep.recording.schema import CATEGORIES
+from tilestep.recording.storage.container import Builder
 
 TILES = 7
 SIZES = (0, 4, 100, 130, 300, 512, 900, 1000, 5000)

@@ -11,10 +11,10 @@ from tilestep.options import PlanOptions
 from tilestep.plan import Branch, Collective, HostCall, Life, Liveness, Loop, Program, Series, Superstep
 from tilestep.plan.serialized import load_program
 from tilestep.plan.steps import Frame, TileMemory
-from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.program import ProgramTables, RecordedCompilation, without_lines
 from tilestep.recording.schema import CATEGORIES
 from tilestep.recording.sources import hlo_of, options_of
+from tilestep.recording.storage.container import Builder, Tables, parse_recording, recording_bytes
 
 CALLER = Frame(file="main.py", function="main", line=3, column=1, parent=0)
 LINE = Frame(file="model.py", function="loss", line=7, column=5, parent=1)

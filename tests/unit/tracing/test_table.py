@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
+from tilestep.recording.storage.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.tracing.host_spans import HostSpan
 from tilestep.tracing.logs import FetchedSeries, Span
 from tilestep.tracing.pieces import TracePieces

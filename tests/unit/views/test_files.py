@@ -17,7 +17,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan import lower_in_detail
 from tilestep.profiling.measure import profile_between
 from tilestep.program import parse_hlo
-from tilestep.recording.container import read_recording
+from tilestep.recording.storage.container import read_recording
 from tilestep.sim import System
 from tilestep.views.files import PlannedProgram, ProgramParts, has_program, program_folder, write_program, write_report
 
@@ -168,7 +168,7 @@ def test_the_report_of_a_run_has_its_recording_if_there_is_one(tmp_path: Path) -
 
 
 def test_a_recording_that_cannot_be_read_again_leaves_the_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilestep.recording.container.MOST_FILE_BYTES", 10)
+    monkeypatch.setattr("tilestep.recording.storage.container.MOST_FILE_BYTES", 10)
     system = System(MACHINE, record=False)
     with pytest.raises(RecordingError, match="files of at most 10 B are read"):
         write_report(profile_between(system, system.mark(), system.mark()), tmp_path, recording=small_recording())

@@ -40,7 +40,7 @@ class _Task(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stages:
+class ObservedPipeline:
     """A pipeline, of which a history has several steps.
 
     Attributes:
@@ -68,7 +68,7 @@ class Stages:
     line: Line | None
 
 
-def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
+def pipelines(figures: Figures, evidence: Evidence) -> Iterator[ObservedPipeline]:
     """The pipelines of a profile: program groups whose dispatches are tasks of stages."""
     ran = [p for p in figures.programs if p.runs]
     own = {p.key: sum(f.total for f in p.families if f.family not in _BETWEEN_IPUS) / p.runs for p in ran}
@@ -88,7 +88,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         sums: Mapping[int, ProgramTotals] = {} if warm is None or warm.sums is None else warm.sums
         whole = {**all_runs, **{key: _busy(totals) for key, totals in sums.items() if totals.runs}}
         lines = (evidence.line_of_call(key) for of_stage in keys for key in sorted(of_stage))
-        yield Stages(
+        yield ObservedPipeline(
             group=group,
             microbatches=microbatches,
             steps=done // microbatches * runs // seen if seen else 0,
@@ -250,7 +250,7 @@ def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords
             yield found
 
 
-def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
+def _cut(pipeline: ObservedPipeline, evidence: Evidence, words: PipelineWords) -> Proposal | None:
     """Another cut of the stages' products, whose longest stage is clearly shorter, and that passes no larger arrays than this one.
 
     A stage without products stays whole.
@@ -330,7 +330,7 @@ class _Shorter(NamedTuple):
     once: float = 0.0  # cycles that the first step takes longer
 
 
-def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWords) -> _Shorter | None:
+def _filled(pipeline: ObservedPipeline, step: float, evidence: Evidence, words: PipelineWords) -> _Shorter | None:
     """More microbatches; None if the pipeline is hardly empty."""
     work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
     empty = step - work
@@ -347,7 +347,7 @@ def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWo
     return _Shorter(edit, way_out, work + empty / factor, basis, once=(factor - 1) * longer)
 
 
-def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter | None:
+def _overlapped(pipeline: ObservedPipeline, step: float, words: PipelineWords) -> _Shorter | None:
     """A schedule in which the stages work at once; None if it would save little."""
     longest, count = max(pipeline.busy), len(pipeline.busy)
     beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
@@ -359,7 +359,7 @@ def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter
     return _Shorter(words.overlap.format(group=pipeline.group), way_out, overlapped, "by the work of the longest stage")
 
 
-def _longest(evidence: Evidence, pipeline: Stages) -> str:
+def _longest(evidence: Evidence, pipeline: ObservedPipeline) -> str:
     costs = pipeline.costs
     longest = max(range(len(costs)), key=lambda stage: costs[stage])
     mean = (sum(costs) - costs[longest]) / (len(costs) - 1)
@@ -370,7 +370,7 @@ def _longest(evidence: Evidence, pipeline: Stages) -> str:
     )
 
 
-def _scaled(pipeline: Stages, costs: Sequence[float]) -> Change:
+def _scaled(pipeline: ObservedPipeline, costs: Sequence[float]) -> Change:
     stages = zip(pipeline.keys, costs, pipeline.costs, strict=True)
     ratios = {key: cost / before for keys, cost, before in stages for key in keys if before}
 

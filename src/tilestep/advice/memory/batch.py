@@ -22,7 +22,7 @@ _SCALES: Final = 0.7  # times as many operations as a batch is larger, at least
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class BatchPlan:
     """A program that was planned with some batch.
 
     Attributes:
@@ -36,7 +36,7 @@ class Planned:
     fits: bool
 
 
-def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Collection[int] = ()) -> tuple[Planned, Planned] | None:
+def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Collection[int] = ()) -> tuple[BatchPlan, BatchPlan] | None:
     """(the program as it is, the same with the largest batch of some that fits); None if none does, or nobody knows what its batch is.
 
     Args:
@@ -58,7 +58,7 @@ def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Co
                 break
             if fits(planned.memory, machine.ipu.tile):
                 now, then = (
-                    Planned(batch=b, peak_bytes=p.memory.peak_bytes, fits=p is planned)
+                    BatchPlan(batch=b, peak_bytes=p.memory.peak_bytes, fits=p is planned)
                     for b, p in ((batch, program), (batch // divisor, planned))
                 )
                 return now, then

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilestep.advice.evidence import Evidence, begin_of
-from tilestep.advice.what_if.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, turned, with_family
+from tilestep.advice.what_if.knobs import FAMILY, KNOBS, TURNED, Knob, TurnedKnob, family_knob, turned, with_family
+from tilestep.collection import collected_seldom
 from tilestep.errors import RecordingError, SpecError
-from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.assemble import value_of
 from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS
@@ -136,7 +136,7 @@ def knob_table(history: History, *, most: int | None = None) -> KnobTable:
                 basis += f", which stand for {share_text(told, cycles)} of the time"
         calls = [without_forgets(part.script.calls, part.history.snapshot) for part in parts]
 
-        def change(setting: Setting) -> float:
+        def change(setting: TurnedKnob) -> float:
             machine, programs = turned(history.machine, setting), with_family(history.programs, setting)
             more = 0.0
             for part, of_part in zip(parts, calls, strict=True):
@@ -155,18 +155,18 @@ def knob_table(history: History, *, most: int | None = None) -> KnobTable:
     return KnobTable(rows=tuple(sorted(rows, key=lambda row: -row.effect)), basis=basis)
 
 
-def _knobs(machine: MachineSpec, families: Iterable[str]) -> dict[Knob, list[Setting]]:
+def _knobs(machine: MachineSpec, families: Iterable[str]) -> dict[Knob, list[TurnedKnob]]:
     """The settings that the machine may have, of each knob."""
-    found = {knob: [Setting(knob=knob, factor=0.5), Setting(knob=knob, factor=2.0)] for knob in (KNOBS[name] for name in TURNED)}
+    found = {knob: [TurnedKnob(knob=knob, factor=0.5), TurnedKnob(knob=knob, factor=2.0)] for knob in (KNOBS[name] for name in TURNED)}
     pattern = KNOBS["sync.pattern"]
-    found[pattern] = [Setting(knob=pattern, value=name) for name in SYNC_PATTERNS if name != machine.sync_pattern]
+    found[pattern] = [TurnedKnob(knob=pattern, value=name) for name in SYNC_PATTERNS if name != machine.sync_pattern]
     for family in families:
         knob = family_knob(family)
-        found[knob] = [Setting(knob=knob, family=family, factor=factor) for factor in (0.5, 2.0)]
+        found[knob] = [TurnedKnob(knob=knob, family=family, factor=factor) for factor in (0.5, 2.0)]
     return {knob: [setting for setting in settings if _may_be(machine, setting)] for knob, settings in found.items()}
 
 
-def _may_be(machine: MachineSpec, setting: Setting) -> bool:
+def _may_be(machine: MachineSpec, setting: TurnedKnob) -> bool:
     try:
         turned(machine, setting)
     except SpecError:  # no machine has such a value

@@ -74,7 +74,7 @@ TURNED: Final = tuple(name for name, knob in KNOBS.items() if not knob.plans and
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class TurnedKnob:
     """One knob turned: by a factor, or to a value.
 
     Attributes:
@@ -100,7 +100,7 @@ class Setting:
         return f"x{self.factor:g}" if self.factor >= 1 else f"/{1 / self.factor:g}"
 
 
-def setting_of(text: str) -> Setting:
+def setting_of(text: str) -> TurnedKnob:
     """The setting 'host.link=x2', 'host.load=/2', 'links=32e9', 'sync.pattern=singlePipeline' or 'family.matmul=/2'.
 
     Raises: SpecError for another form, an unknown knob, one that nothing can turn, or a value that is none of its.
@@ -116,13 +116,13 @@ def setting_of(text: str) -> Setting:
     if name.startswith(FAMILY) and len(name) > len(FAMILY):
         if turned is None:
             raise SpecError(f"setting {shown(text)}: the cost of a family is turned by a factor, such as {name}=/2")
-        return Setting(knob=family_knob(name.removeprefix(FAMILY)), family=name.removeprefix(FAMILY), factor=turned)
+        return TurnedKnob(knob=family_knob(name.removeprefix(FAMILY)), family=name.removeprefix(FAMILY), factor=turned)
     knob = _knob(name)
     if turned is not None:
         if any(FIELD_KINDS[path] is str for path in knob.fields):
             raise SpecError(f"setting {shown(text)}: {name} is a word, {' or '.join(QUANTITIES[knob.fields[0]].choices)}")
-        return Setting(knob=knob, factor=turned)
-    return Setting(knob=knob, value=_value(knob, words, text))
+        return TurnedKnob(knob=knob, factor=turned)
+    return TurnedKnob(knob=knob, value=_value(knob, words, text))
 
 
 def family_knob(family: str) -> Knob:
@@ -130,7 +130,7 @@ def family_knob(family: str) -> Knob:
     return Knob(name=FAMILY + family, title=f"the time of {family} supersteps", fields=())
 
 
-def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
+def turned(machine: MachineSpec, setting: TurnedKnob) -> MachineSpec:
     """The machine with a knob turned. Raises: SpecError for a value outside of its bounds."""
     for path in setting.knob.fields:
         old = value_of(machine, path)
@@ -142,7 +142,7 @@ def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
     return machine
 
 
-def with_family(programs: Mapping[int, Program], setting: Setting) -> Mapping[int, Program]:
+def with_family(programs: Mapping[int, Program], setting: TurnedKnob) -> Mapping[int, Program]:
     """The programs by key, with the cost of a family turned, if the setting is of one."""
     if not setting.family or setting.factor is None:
         return programs

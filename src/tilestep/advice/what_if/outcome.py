@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.advice.evidence import begin_of
-from tilestep.advice.what_if.knobs import Setting, turned, with_family
+from tilestep.advice.what_if.knobs import TurnedKnob, turned, with_family
 from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.figures.quantities import count_text, names_text
 from tilestep.machine.spec import MachineSpec
@@ -47,7 +47,7 @@ class WhatIfOutcome:
 def outcome(
     history: History,
     hlo: Mapping[int, str],
-    settings: Sequence[Setting],
+    settings: Sequence[TurnedKnob],
     *,
     options: Mapping[int, PlanOptions] = _UNKNOWN,
     machine: MachineSpec | None = None,

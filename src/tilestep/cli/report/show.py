@@ -7,7 +7,7 @@ from typing import Any, Final
 from tilestep.cli.report.opening import add_path, exit_status, opened, print_json, print_line, print_rows
 from tilestep.figures.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.runs import Run
+from tilestep.figures.reader.runs.run import Run
 from tilestep.figures.rows import program_row, step_rows
 from tilestep.messages import plain
 from tilestep.units import seconds_from_cycles

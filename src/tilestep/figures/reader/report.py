@@ -11,18 +11,18 @@ from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError
 from tilestep.figures.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
-from tilestep.figures.reader.compilation import Compilation, CompiledProgram, Target
-from tilestep.figures.reader.execution import Execution
+from tilestep.figures.reader.programs.compilation import Compilation, CompiledProgram, Target
+from tilestep.figures.reader.runs.execution import Execution
 from tilestep.figures.reader.system import System
 from tilestep.figures.records import SCHEMA_VERSION
 from tilestep.messages import plain, shown
 from tilestep.recording.call_tables import history_of
-from tilestep.recording.container import read_recording
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_from_document
 from tilestep.recording.merge import are_of_one_job, merged
 from tilestep.recording.replay import with_all_events
 from tilestep.recording.schema import SUFFIX
+from tilestep.recording.storage.container import read_recording
 from tilestep.recording.tables import Tables, json_text
 
 MOST_PROCESSES: Final = 64  # their traces are read together

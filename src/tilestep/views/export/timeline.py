@@ -11,8 +11,8 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Event, Lane, Report, Run, SourceLine
-from tilestep.figures.reader.runs import RunOnIpu
-from tilestep.figures.reader.spans import WAIT, Span
+from tilestep.figures.reader.runs.run import RunOnIpu
+from tilestep.figures.reader.runs.spans import WAIT, Span
 from tilestep.figures.reader.system import Thread
 from tilestep.figures.rows import relative_lines
 from tilestep.figures.scopes import parts_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Final
 
+from tilestep.collection import collected_seldom
 from tilestep.errors import RecordingError
-from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.reader import Report
 from tilestep.views.page.assets import script, style
 from tilestep.views.page.block import packed

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.figures.reader.recorded import recorded, run_of, two_stages
 from tilestep.cli import main
 from tilestep.cli.report.html import label_of
-from tilestep.recording.container import write_recording
+from tilestep.recording.storage.container import write_recording
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tilestep.plan.memory.liveness import Life, Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, Series, Superstep
 from tilestep.recording.capture import capture
-from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.program import RecordedCompilation
+from tilestep.recording.storage.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.sums import SimulationSpan
 from tilestep.sim.calls import Dispatch
 

@@ -19,7 +19,7 @@ from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report
 from tilestep.figures.rows import program_row, step_rows
 from tilestep.plan.steps import Counts
-from tilestep.recording.container import parse_recording, recording_bytes
+from tilestep.recording.storage.container import parse_recording, recording_bytes
 from tilestep.views.export.chrome import chrome_trace
 from tilestep.views.export.timeline import timeline
 

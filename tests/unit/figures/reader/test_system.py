@@ -9,7 +9,7 @@ import tilestep
 from tests.unit.recording.recordings import small_recording
 from tilestep import RecordingError
 from tilestep.figures.reader import Report
-from tilestep.recording.container import Builder, parse_recording, recording_bytes, write_recording
+from tilestep.recording.storage.container import Builder, parse_recording, recording_bytes, write_recording
 
 
 def traced() -> Builder:

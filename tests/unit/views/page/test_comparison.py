@@ -7,7 +7,7 @@ import pytest
 from tests.unit.figures.reader.recorded import larger, named_programs, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.reader import Report
-from tilestep.recording.container import Builder
+from tilestep.recording.storage.container import Builder
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import comparison as section
 from tilestep.views.page.sections.comparison import comparison

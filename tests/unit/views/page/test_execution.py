@@ -13,10 +13,10 @@ from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.spans import WAIT, Span
+from tilestep.figures.reader.runs.spans import WAIT, Span
 from tilestep.plan.steps import Counts
-from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS, TABLES
+from tilestep.recording.storage.container import Builder
 from tilestep.sim.calls import Dispatch
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections.execution import run_spans, waits

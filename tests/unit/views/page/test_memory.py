@@ -9,8 +9,8 @@ from tests.unit.figures.reader.recorded import everything, liveness, report_of, 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.plan import Branch, Series
-from tilestep.recording.container import Builder, parse_recording, recording_bytes
 from tilestep.recording.schema import CATEGORIES
+from tilestep.recording.storage.container import Builder, parse_recording, recording_bytes
 from tilestep.views.page.block import PageBlock, packed
 from tilestep.views.page.sections import memory as section
 from tilestep.views.page.sections.memory import loops, memory

@@ -10,12 +10,12 @@ from tests.unit.figures.reader.recorded import everything, liveness, recorded, r
 from tests.unit.sim.toy import program
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.reader.programs.totals import leaf_totals
 from tilestep.figures.rows import step_rows
 from tilestep.machine.catalog import named_machine
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
-from tilestep.recording.container import Builder
+from tilestep.recording.storage.container import Builder
 from tilestep.views.page.block import PageBlock, columns_of
 from tilestep.views.page.sections import steps as section
 from tilestep.views.page.sections.roofs import (

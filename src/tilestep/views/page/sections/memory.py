@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilestep.advice.phrases import group_text
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import CompiledProgram, Report
-from tilestep.figures.reader.memory import MemoryReport
+from tilestep.figures.reader.programs.memory import MemoryReport
 from tilestep.figures.rows import relative_lines
 from tilestep.plan.memory.streaming import streaming_parts
 from tilestep.plan.steps import Branch, Loop, Node, Series

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import OnTileExecute, Report
-from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.reader.programs.totals import leaf_totals
 from tilestep.figures.rows import files_of, relative_files
 from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables, json_text

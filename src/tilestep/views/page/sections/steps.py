@@ -15,8 +15,8 @@ from tilestep.figures.reader import (
     Report,
     Switch,
 )
-from tilestep.figures.reader.layout import below
-from tilestep.figures.reader.programs import ProgramLeaf
+from tilestep.figures.reader.programs.nodes import ProgramLeaf
+from tilestep.figures.reader.runs.layout import below
 from tilestep.figures.rows import relative_files
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.figures.reader.events import Events, Lane
+from tilestep.figures.reader.runs.events import Events, Lane
 
 Numbers = NDArray[np.int64]
 _ORDER: Final = ("host", "to-ipus", "to-host", "ipu", "io", "link", "gateway", "memory")  # as a program's data flow

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.grouped import Grouped
-from tilestep.figures.reader.layout import Laid, executions, summed
-from tilestep.figures.reader.programs import ProgramLeaf, ProgramSequence
-from tilestep.figures.reader.runs import trips_at
-from tilestep.figures.reader.spans import BODY, Span, spans_of_run
+from tilestep.figures.reader.programs.nodes import ProgramLeaf, ProgramSequence
+from tilestep.figures.reader.runs.layout import Laid, executions, summed
+from tilestep.figures.reader.runs.run import trips_at
+from tilestep.figures.reader.runs.spans import BODY, Span, spans_of_run
 from tilestep.plan.steps import Counts
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.sim.cycles.body import BodyCost

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tilestep.figures.paths import relative_paths
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.causes import path_rows
+from tilestep.figures.reader.runs.causes import path_rows
 from tilestep.figures.rows import relative_lines
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.block import PageBlock

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.figures.reader.gaps import Unrecorded
+from tilestep.figures.reader.runs.gaps import Unrecorded
 from tilestep.views.page.sections.execution.rows import EventRows, Numbers
 
 MOST_ROWS = 20_000

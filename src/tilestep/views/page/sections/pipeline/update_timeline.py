@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from tilestep.figures.reader import Report
-from tilestep.figures.reader.causes import NOT_RECORDED, wait_reason
-from tilestep.figures.reader.events import Event, Lane
+from tilestep.figures.reader.runs.causes import NOT_RECORDED, wait_reason
+from tilestep.figures.reader.runs.events import Event, Lane
 from tilestep.views.page.sections.pipeline.tasks import OWN, DispatchedUpdate, DoneTask
 
 WAITS: Final = ("stage", "transfer", "host", "load", "end", "unknown", "unkept")  # why a device waits

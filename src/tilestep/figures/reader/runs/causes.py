@@ -8,8 +8,8 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.figures.lane_names import KIND_TEXTS
-from tilestep.figures.reader.events import Event, Events, Lane
-from tilestep.figures.reader.gaps import Unrecorded
+from tilestep.figures.reader.runs.events import Event, Events, Lane
+from tilestep.figures.reader.runs.gaps import Unrecorded
 
 NOT_RECORDED: Final = "the events of runs in this time were not kept, so it may have worked"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tilestep.errors import RecordingError
-from tilestep.figures.reader.programs import ProgramLeaf, ProgramNode, ProgramSequence, Repeat, Switch
+from tilestep.figures.reader.programs.nodes import ProgramLeaf, ProgramNode, ProgramSequence, Repeat, Switch
 from tilestep.messages import shown
 from tilestep.sim.cycles.body import Site
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader.grouped import Grouped
-from tilestep.figures.reader.lines import SourceLine, lines_of_table
-from tilestep.figures.reader.memory import LivenessStep, MemoryReport, Tile, Variable
-from tilestep.figures.reader.programs import (
+from tilestep.figures.reader.programs.lines import SourceLine, lines_of_table
+from tilestep.figures.reader.programs.memory import LivenessStep, MemoryReport, Tile, Variable
+from tilestep.figures.reader.programs.nodes import (
     GlobalExchange,
     HostExchange,
     OnTileExecute,
@@ -25,8 +25,8 @@ from tilestep.figures.reader.programs import (
     Repeat,
     Switch,
 )
+from tilestep.figures.reader.programs.trees import cycles_of_leaves, nodes_of, priced, program_from_tree
 from tilestep.figures.reader.sums import BusiestIpu, CyclesByIpu, busiest_of, cycles_by_ipu
-from tilestep.figures.reader.trees import cycles_of_leaves, nodes_of, priced, program_from_tree
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain
 from tilestep.plan.steps import Program

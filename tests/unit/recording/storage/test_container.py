@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as arrays
 
 from tests.unit.recording.recordings import members_of, small_recording
 from tilestep import RecordingError
-from tilestep.recording.container import Builder, Tables, parse_recording, read_recording, recording_bytes, write_recording
 from tilestep.recording.schema import TABLES, TEXTS, Column
+from tilestep.recording.storage.container import Builder, Tables, parse_recording, read_recording, recording_bytes, write_recording
 from tilestep.recording.tables import json_text
 
 

@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import Any, Final
 
 from tilestep.errors import RecordingError, StoredError
-from tilestep.figures.reader.lines import SourceLine, lines_of_frames
-from tilestep.figures.reader.programs import (
+from tilestep.figures.reader.programs.lines import SourceLine, lines_of_frames
+from tilestep.figures.reader.programs.nodes import (
     GlobalExchange,
     HostExchange,
     OnTileExecute,

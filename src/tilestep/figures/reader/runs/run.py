@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple, final
 
-from tilestep.figures.reader.compilation import CompiledProgram
-from tilestep.figures.reader.events import Event, Events
 from tilestep.figures.reader.grouped import Grouped
-from tilestep.figures.reader.layout import Laid, executions, summed
-from tilestep.figures.reader.programs import ProgramLeaf, ProgramNode, ProgramSequence, StreamCopy
-from tilestep.figures.reader.spans import WAIT, Lay, Span, spans_of_run
+from tilestep.figures.reader.programs.compilation import CompiledProgram
+from tilestep.figures.reader.programs.nodes import ProgramLeaf, ProgramNode, ProgramSequence, StreamCopy
+from tilestep.figures.reader.runs.events import Event, Events
+from tilestep.figures.reader.runs.layout import Laid, executions, summed
+from tilestep.figures.reader.runs.spans import WAIT, Lay, Span, spans_of_run
 from tilestep.plan.steps import Counts
 from tilestep.recording.tables import Tables
 from tilestep.sim.cycles.body import Site

@@ -18,9 +18,9 @@ from tilestep.figures.reader import (
     Switch,
 )
 from tilestep.plan.serialized import dump_program
-from tilestep.recording.container import Builder
 from tilestep.recording.machine import machine_document
 from tilestep.recording.program import ProgramTables, RecordedCompilation
+from tilestep.recording.storage.container import Builder
 
 
 class Seen(ProgramVisitor):

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.files import read_file, write_file
 from tilestep.messages import plain, shown
-from tilestep.recording.archive import Archive, archived
 from tilestep.recording.builder import KINDS
 from tilestep.recording.builder import Builder as Builder
-from tilestep.recording.columns import HEADER_BYTES, column_bytes, column_length, column_values
 from tilestep.recording.schema import FORMAT, MOST_ROWS, TABLES, TEXTS, VERSION
+from tilestep.recording.storage.archive import Archive, archived
+from tilestep.recording.storage.columns import HEADER_BYTES, column_bytes, column_length, column_values
+from tilestep.recording.storage.texts import MOST_TEXT_BYTES, from_json
 from tilestep.recording.tables import Tables as Tables
 from tilestep.recording.tables import known_column, known_columns, no_rows, require_rows_in, require_text, sealed
-from tilestep.recording.texts import MOST_TEXT_BYTES, from_json
 
 MOST_FILE_BYTES: Final = 256 * 2**20
 _MANIFEST: Final = "manifest.json"

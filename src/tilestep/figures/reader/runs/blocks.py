@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Final
 
 from tilestep.errors import RecordingError
-from tilestep.figures.reader.layout import Laid, executions
-from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.figures.reader.runs import Run, RunOnIpu
+from tilestep.figures.reader.programs.nodes import ProgramLeaf
+from tilestep.figures.reader.runs.layout import Laid, executions
+from tilestep.figures.reader.runs.run import Run, RunOnIpu
 from tilestep.figures.scopes import parts_of
 from tilestep.messages import plain, shown
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.figures.reader.grouped import Grouped
 from tilestep.figures.reader.lazy_sequence import LazySequence
-from tilestep.figures.reader.lines import SourceLine
-from tilestep.figures.reader.programs import ProgramLeaf
+from tilestep.figures.reader.programs.lines import SourceLine
+from tilestep.figures.reader.programs.nodes import ProgramLeaf
 from tilestep.messages import plain
 from tilestep.recording.memory import Peak, ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES, TABLES

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilestep.figures.reader.compilation import CompiledProgram
-from tilestep.figures.reader.programs import ProgramLeaf
+from tilestep.figures.reader.programs.compilation import CompiledProgram
+from tilestep.figures.reader.programs.nodes import ProgramLeaf
 from tilestep.sim.cycles.body import BodyCycles, LeafUse
 
 

@@ -10,13 +10,13 @@ from tests.unit.figures.reader.recorded import everything, larger, liveness, rec
 from tests.unit.sim.toy import DISPATCH, LATENCY, Host, program, superstep
 from tilestep import RecordingError
 from tilestep.figures.reader import OnTileExecute, Report, StreamCopy
-from tilestep.figures.reader.blocks import scopes_of
-from tilestep.figures.reader.causes import NOT_RECORDED, critical_path
-from tilestep.figures.reader.events import Events
-from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.reader.programs.totals import leaf_totals
+from tilestep.figures.reader.runs.blocks import scopes_of
+from tilestep.figures.reader.runs.causes import NOT_RECORDED, critical_path
+from tilestep.figures.reader.runs.events import Events
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.profiling.measure import profile_between
-from tilestep.recording.container import Builder
+from tilestep.recording.storage.container import Builder
 
 
 def everything_ran() -> Report:

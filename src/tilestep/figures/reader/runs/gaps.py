@@ -6,7 +6,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.figures.reader.events import Events, Lane
+from tilestep.figures.reader.runs.events import Events, Lane
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.recording.tables import Tables
 from tilestep.sim.trace import BESIDE

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilestep.figures.reader.events import Event
-from tilestep.figures.reader.layout import NO_CUT, Laid
-from tilestep.figures.reader.programs import ProgramLeaf
+from tilestep.figures.reader.programs.nodes import ProgramLeaf
+from tilestep.figures.reader.runs.events import Event
+from tilestep.figures.reader.runs.layout import NO_CUT, Laid
 from tilestep.sim.cycles.body import BodyCycles
 
 Lay = Callable[[Callable[[ProgramLeaf], int]], Iterator[Laid]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from tilestep.figures.reader.lines import SourceLine
+from tilestep.figures.reader.programs.lines import SourceLine
 from tilestep.plan.steps import Collective, HostCall, Superstep
 from tilestep.sim.cycles.body import BodyCycles
 

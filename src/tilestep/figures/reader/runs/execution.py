@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import Any, cast, final
 
 from tilestep.errors import RecordingError
-from tilestep.figures.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_of, matching
-from tilestep.figures.reader.causes import CriticalPath, Unkept, Wait, critical_path, gaps_of
-from tilestep.figures.reader.compilation import Compilation
-from tilestep.figures.reader.events import Event, Events, Lane
-from tilestep.figures.reader.gaps import Unrecorded
 from tilestep.figures.reader.grouped import Grouped
 from tilestep.figures.reader.lazy_sequence import LazySequence
-from tilestep.figures.reader.runs import Run, RunOnIpu, RunRow, Step
+from tilestep.figures.reader.programs.compilation import Compilation
+from tilestep.figures.reader.runs.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_of, matching
+from tilestep.figures.reader.runs.causes import CriticalPath, Unkept, Wait, critical_path, gaps_of
+from tilestep.figures.reader.runs.events import Event, Events, Lane
+from tilestep.figures.reader.runs.gaps import Unrecorded
+from tilestep.figures.reader.runs.run import Run, RunOnIpu, RunRow, Step
 from tilestep.figures.reader.sums import MOST_SUM, busiest_of, cycles_by_ipu
 from tilestep.recording.tables import Tables, json_text
 

@@ -1,0 +1,1 @@
+"""What the compiler made, read back: trees to walk, lines of the user's source, memory, prices. It knows no run."""

@@ -1,0 +1,1 @@
+"""What ran, read back: runs, spans of their steps, events, blocks and causes. It may import `programs`."""
