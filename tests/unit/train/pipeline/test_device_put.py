@@ -8,6 +8,7 @@ import pytest
 
 from tilestep.train import InfeedQueue, repeat
 from tilestep.train.jax_private import device_put
+from tilestep.train.pipeline.run.batches import Stacked
 
 
 @pytest.mark.slow
@@ -70,6 +71,11 @@ def test_what_is_put_from_the_host_is_as_device_put_has_it(private: bool, monkey
         (wide,) = device_put.put([np.array([2.0**60 + 2**20])], jax.sharding.SingleDeviceSharding(jax.devices()[0]))
         assert wide.dtype == np.float64
         assert float(wide[0]) == 2.0**60 + 2**20
+
+
+def test_a_batch_of_doubles_is_one_of_floats_on_a_device_without_64_bit_types() -> None:
+    batch = Stacked(np.ones((2, 3)), 2, ()).whole(jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+    assert [leaf.dtype for leaf in jax.tree.leaves(batch)] == [np.float32]
 
 
 def test_shapes_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
