@@ -46,7 +46,7 @@ LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larg
 How = Literal["replayed", "within 2 %", "about", "at least"]
 Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together
 NOTEBOOK_CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")
-LEAST_SHARE: Final = 0.01  # less is not worth a sentence
+LEAST_SHARE: Final = 0.01  # less of emulated time is not worth a sentence
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -243,7 +243,7 @@ class Loading:
 
     ipu: int
     load_cycles: int
-    save_cycles: int  # programs are evicted with values that stay
+    save_cycles: int  # values of evicted programs are saved
     keys: tuple[int, ...]  # programs that it loaded, whole or in part
 
 

@@ -55,7 +55,7 @@ class Lowering:
         self.buffers = Buffers(ipu.num_tiles)
         self.frames = Frames(module.frames)
         self.pinned = Pinned(self.buffers, self.frames)
-        self.layouts: dict[int, str] = {}  # the first product that reads a resident buffer chooses
+        self.layouts: dict[int, str] = {}  # resident buffer -> layout, which its first product chooses
         self.laid: set[int] = set()  # resident buffers that lie as the first planned operation that reads them wants
         self.constants: list[int] = []
         self.assumptions: set[str] = set()

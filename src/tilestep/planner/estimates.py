@@ -60,7 +60,7 @@ class Estimates:
         self._sizes = (microbatches[0], microbatches[min(_SECOND, len(microbatches) - 1)])
         self._least: dict[int, list[Least]] = {}
         self._read_bytes = bytes_of(model.read(microbatches[0])) // microbatches[0]
-        self._arrival = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
+        self._latency_cycles = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._update_dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
 
     # ------------------------------------------------------------------------------------------------ cuts
@@ -155,7 +155,7 @@ class Estimates:
             own = least[first:after]
             again = candidate.recompute is not None and after < len(least)  # the last stage may have both in one program
             products = sum(each.forward for each in own) / candidate.shards
-            forward = (max(products, start) if products else 0.0) + (0.0 if first else self._arrival)
+            forward = (max(products, start) if products else 0.0) + (0.0 if first else self._latency_cycles)
             work.append((forward, sum(each.again if again else each.backward for each in own) / candidate.shards))
         return work
 
@@ -206,10 +206,10 @@ class Estimates:
         cycles += 2 * self._link_cycles(gradients) if candidate.replicas > 1 else 0
         if candidate.offloads_state:
             size = sum(state) * candidate.shards * candidate.replicas // self._machines(candidate)
-            cycles += 2 * self._remote_cycles(size) + _LAYER_TRANSFERS * self._arrival * max(after - first for first, after in spans)
+            cycles += 2 * self._remote_cycles(size) + _LAYER_TRANSFERS * self._latency_cycles * max(after - first for first, after in spans)
         streamed = self._streamed(candidate) * candidate.shards * candidate.replicas // self._machines(candidate)
         cycles += 2 * count * self._remote_cycles(streamed)
-        cycles += self._batch_cycles(candidate) + count * self._arrival + self._update_dispatch
+        cycles += self._batch_cycles(candidate) + count * self._latency_cycles + self._update_dispatch
         return Expected(
             cycles=cycles,
             fullness=self._fullness(candidate, alone, kept),

@@ -77,7 +77,7 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[LoadedUnit]:
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 DIVIDES: Final = "jit__multi_slice"  # JAX's program that makes parts of an array for a sharding
-_MOST_LOADS_SHARE: Final = 0.3
+_LEAST_NAMED_SHARE: Final = 0.3  # a function whose operations take less of the loads is not named
 _LEAST_LOADS_SHARE: Final = 0.1  # a function that is loaded less often, next to that with most, can stay apart
 Shares = tuple[tuple[Line, float], ...]
 
@@ -143,7 +143,7 @@ def _unjitted(figures: Figures, shares: Shares, evidence: Evidence) -> str:
         if (function := jittable_at(line)) is not None and function not in own:
             parts[function] = parts.get(function, 0.0) + share
     (name, line), share = max(parts.items(), key=lambda item: item[1], default=(("", None), 0.0))
-    return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _MOST_LOADS_SHARE else ""
+    return f" {name} ({line}) runs {share_text(share, 1)} of them outside of jit: jax.jit({name})." if share > _LEAST_NAMED_SHARE else ""
 
 
 def single_text(

@@ -27,7 +27,7 @@ from tilestep.units import ceil_div, seconds_from_cycles
 
 _SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")
 _NAMED: Final = 2  # values
-_LONG_LIFE: Final = 0.25  # a shorter life is not worth a recomputation
+_LONG_LIFE: Final = 0.25  # a life of fewer of a program's ticks is not worth a recomputation
 
 
 class Freed(NamedTuple):

@@ -22,12 +22,9 @@ WORKER_BUNDLES = 20
 class Moves(NamedTuple):
     """What moves before a fusion runs, because inputs lie elsewhere than it computes."""
 
-    moved_bytes: int = 0
-    """Of full-size inputs that have another layout, over all tiles."""
-    halo_bytes: int = 0
-    """Of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives."""
-    copied_bytes: int = 0
-    """Of such inputs: bytes on the fullest tile that are copied together with their halos."""
+    moved_bytes: int = 0  # full-size inputs that have another layout, over all tiles
+    halo_bytes: int = 0  # the fullest tile receives so many of neighbouring blocks, where inputs are read through shifted slices
+    copied_bytes: int = 0  # the fullest tile copies so many of such inputs together with their halos
 
 
 NO_MOVES = Moves()

@@ -22,7 +22,7 @@ class MatrixUnit:
     position_cycles: int
     workers: int
     weight_load_bits: int  # per cycle
-    kernel_rows: int = 1  # where channels are few: neighbouring rows share a block in their place
+    kernel_rows: int = 1  # rows that share a block: where channels are few, neighbouring rows take their place
 
     @property
     def load_cycles(self) -> int:

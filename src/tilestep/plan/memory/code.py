@@ -52,7 +52,7 @@ HOST_EXCHANGE_BYTES = 298
 STEP_CONTROL_BYTES = 36
 STEP_STATE_BYTES = 45
 CALL_BYTES = 8  # two instructions: of a repeated step, and of an arm or a body
-STREAM_BYTES = 16  # a packet's header and two instructions. Assumed
+STREAM_BYTES = 16  # a streamed argument or result takes a packet's header and two instructions. Assumed
 
 # Exchange code is written per tile, an instruction for each message that it receives (poplibs DynamicSlice.cpp counts 4 bytes
 # for each; ConvReducePlan.cpp counts messages) and, of what it sends, an address and an instruction for every 64 words.

@@ -38,7 +38,8 @@ class Axis:
 
 @lru_cache(maxsize=4096)
 def _products(inputs: int, outputs: int, w: WindowDimension) -> int:
-    start = np.arange(w.size).astype(integers(inputs * w.base_dilation)) * w.dilation - w.pad_low  # where output 0 begins, dilated
+    # Where output 0's kernel elements lie in the dilated input.
+    start = np.arange(w.size).astype(integers(inputs * w.base_dilation)) * w.dilation - w.pad_low
     first = np.maximum(0, -(start // w.stride))
     last = np.minimum(outputs - 1, ((inputs - 1) * w.base_dilation - start) // w.stride)
     period = w.base_dilation // gcd(w.stride, w.base_dilation)

@@ -1,1 +1,1 @@
-"""How runs of programs move that state: parts of a run, their steps, and the order in which a group's runs are played."""
+"""How runs of programs move the state of the system: parts of a run, their steps, and the order in which a group's runs are played."""

@@ -289,7 +289,7 @@ def _passing(outputs: Pytree, source: Device, destination: Device, clock: _Clock
     def passed() -> Any:
         if profile is None:
             return _jax.device_put(outputs, destination)
-        with hints.program_group(f"passing {next(_serial)}"):  # members of a group pass on over the links
+        with hints.program_group(f"passing {next(_serial)}"):  # members of a group pass their values on over the links
             mine = _jax.tree.map(lambda leaf: _jax.device_put(leaf, source, may_alias=False), outputs)
             return take(_jax.device_put(make(mine), destination))
 
