@@ -4,9 +4,8 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from tests.processes import ROOT
+from tests.together import each
 from tilestep.advice.finding import Finding
 from tilestep.advice.ipus.pipelines import TRAIN
 from tilestep.advice.proposal import Proposal, Way
@@ -19,8 +18,8 @@ def said(edit: str, text: str = "") -> tuple[str, str]:
     return only.ways[0].edit, only.finding.text
 
 
-@pytest.mark.parametrize(
-    ("edit", "words"),
+@each(
+    "edit, words",
     [
         ("loop over 20 calls of jit_step on the IPU (lax.scan)", "on the IPU (loops.repeat, or steps_per_execution of Keras)"),
         (
@@ -68,7 +67,7 @@ def test_it_needs_a_program_that_tensorflow_traced() -> None:
     assert not of_tensorflow(figures("jit(step)/jvp(loss)/dot_general"))
 
 
-@pytest.mark.parametrize("pattern", [pattern for pattern, _ in WORDS if not re.search(r"[(^|*+?]", re.sub(r"\\\\.", "", pattern))])
+@each("pattern", [pattern for pattern, _ in WORDS if not re.search(r"[(^|*+?]", re.sub(r"\\\\.", "", pattern))])
 def test_what_is_replaced_is_what_a_rule_says(pattern: str) -> None:
     files = (ROOT / "src" / "tilestep" / "advice").rglob("*.py")
     rules = "".join(path.read_text(encoding="utf-8") for path in files if path.name != "tensorflow_words.py")

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.together import each
 from tilestep.errors import SpecError
 from tilestep.machine import FieldSource, MachineSpec, describe, load_machine, machine_names
 from tilestep.machine.assemble import FIELD_KINDS, assemble, value_of
@@ -31,7 +32,7 @@ def test_the_catalogue_has_every_machine() -> None:
     assert sorted(NAMES) == sorted(["c2-card", "m2000", "bow-2000", "c600", *pods])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_field_has_an_entry_that_gives_the_value_in_use(name: str) -> None:
     machine = load_machine(name)
     entries = {entry.path: entry for entry in machine.sources}
@@ -41,7 +42,7 @@ def test_every_field_has_an_entry_that_gives_the_value_in_use(name: str) -> None
         assert (entry.value, entry.unit) == (value_of(machine, path), QUANTITIES[path].unit), path
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_entry_says_where_its_value_comes_from(name: str) -> None:
     for entry in load_machine(name).sources:
         assert entry.basis in ("documented", "measured", "derived", "assumed"), entry.path
@@ -49,7 +50,7 @@ def test_every_entry_says_where_its_value_comes_from(name: str) -> None:
         assert not re.search(r"/work|\.\./|\.csv\b(?<!exchange-vs-compute\.csv)|recalled", entry.source), entry.path
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_every_value_of_the_catalogue_is_within_the_range_asked_of_users(name: str) -> None:
     for entry in load_machine(name).sources:
         quantity = QUANTITIES[entry.path]

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.golden.texts import module_text
+from tests.together import each
 from tilestep.errors import HloError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
@@ -70,8 +71,8 @@ def collective(text: str) -> Instruction:
     return parse_hlo(module_text(f"  %x = f32[8]{{0}} parameter(0)\n  ROOT %r = f32[8]{{0}} {text}")).entry.root
 
 
-@pytest.mark.parametrize(
-    ("text", "groups"),
+@each(
+    "text, groups",
     [
         ("{}", ((0, 1, 2, 3, 4, 5, 6, 7),)),
         ("{{0,1},{2,3}}", ((0, 1), (2, 3))),

@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import tilestep
+from tests.together import each
 from tests.unit.planner.small_models import SmallModel, classifier, residual, shape
 from tilestep.errors import SettingsError, SpecError
 from tilestep.machine import changed_machine, load_machine
@@ -175,8 +176,8 @@ def test_where_a_replay_does_not_fit_it_says_what_is_lacking() -> None:
     assert "which has 638,976 B" in plans.nearest
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
+@each(
+    "options, error, message",
     [
         ({"global_batch": 0}, ValueError, "global_batch is 0: it must be 1 or more|global_batch is 0: it must be 1 to"),
         ({"schedules": ["looped"]}, ValueError, "schedules has 'looped': it must be a list of 'sequential', 'grouped'"),

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.golden.texts import hlo_text, module_text
+from tests.together import each
 from tilestep.errors import HloError
 from tilestep.program import ArrayShape, parse_hlo
 from tilestep.program.context import Context
@@ -133,8 +134,8 @@ def test_tables_of_source_locations_are_skipped() -> None:
     assert parse_hlo(with_tables).entry.root.op_name == "c"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each(
+    "text, message",
     [
         ("module @jit_f {}", r"line 1: the text of a module starts with 'HloModule'"),
         ("HloModule m\n", r"no ENTRY computation"),
@@ -153,8 +154,8 @@ def test_text_that_is_not_understood_is_an_error_that_names_the_line(text: str, 
         parse_hlo(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each(
+    "text, message",
     [
         (module_text("  ROOT %r = f32[2 3]{0} iota()"), r"line 4: 'f32\[2 3\]\{0\}' is no shape"),
         (module_text("  ROOT %r = f32[2,3]{1,,0} iota()"), r"line 4: 'f32\[2,3\]\{1,,0\}' is no shape"),

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep import RecordingError
 from tilestep.machine.catalog import machine_names
 from tilestep.machine.toml import load_machine
 from tilestep.recording.machine import machine_document, machine_from_document
 
 
-@pytest.mark.parametrize("name", machine_names())
+@each("name", machine_names())
 def test_every_machine_comes_back(name: str) -> None:
     machine = load_machine(name)
     assert machine_from_document(json.loads(json.dumps(machine_document(machine)))) == machine

@@ -4,14 +4,15 @@ import json
 
 import pytest
 
+from tests.together import each
 from tilestep.settings import trace_options
 from tilestep.tracing.options import TraceOptions, parse_trace_options
 
 DEFAULTS = TraceOptions()
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
+@each(
+    "text, options",
     [
         ("{}", DEFAULTS),
         ('{"enable":"true", "directory":"./reports"}', TraceOptions(directory="./reports")),
@@ -44,8 +45,8 @@ def test_what_is_no_object_traces_with_all_defaults_and_says_so_in_one_line(text
     assert len(line) < 600
 
 
-@pytest.mark.parametrize(
-    ("found", "told"),
+@each(
+    "found, told",
     [
         ({"enable": 1}, "enable is 1: it must be true or false; it counts as true"),
         ({"enable": "off"}, "enable is 'off': it must be true or false"),

@@ -6,6 +6,7 @@ from cProfile import Profile
 import pytest
 
 from tests.calls import calls_of
+from tests.together import each
 from tests.unit.advice.what_if.test_outcome import TWO, busy
 from tests.unit.figures.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import MACHINE
@@ -116,8 +117,8 @@ def test_a_setting_turns_a_field() -> None:
         assert value_of(turned(MACHINE, setting_of(text)), path) == value, text
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@each(
+    "text, problem",
     [
         ("host.link", "must be of the form KNOB=xFACTOR"),
         ("host.lonk=x2", "knob 'host.lonk' does not exist; the nearest that does is 'host.link'"),

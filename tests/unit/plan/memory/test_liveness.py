@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.golden.texts import module_text
+from tests.together import each
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
 from tilestep.plan import lower
@@ -177,7 +178,7 @@ def test_arms_of_a_branch_do_not_add_up() -> None:
     assert (memory.peak_step, memory.transient_bytes) == ("right", 2000)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_the_peak_is_the_largest_live_set_found_by_brute_force(seed: int) -> None:
     """Straight programs of random steps: tile by tile and step by step, from the sizes alone."""
     drawn = random.Random(seed)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.golden.texts import clean, hlo_text, module_text
+from tests.together import each
 from tilestep.plan.passes.fuse import Units, fuse
 from tilestep.program import Computation, parse_hlo
 from tilestep.program.inline import inline_calls
@@ -203,7 +204,7 @@ def test_units_of_real_programs_are_in_a_sound_order(name: str) -> None:
     assert_order_is_sound(fuse(computation, elementwise=ELEMENTWISE))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_units_of_random_graphs_are_in_a_sound_order(seed: int) -> None:
     draw = random.Random(seed)
     shape = {1: "f32[]", 4: "f32[4]{0}", 16: "f32[4,4]{1,0}"}

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.together import each
 from tilestep.train import InfeedQueue, accumulate_gradients, gradient_accumulation, repeat
 
 half = jnp.float16
@@ -96,8 +97,8 @@ def test_whole_numbers_have_no_accumulator() -> None:
     assert (found["w"].tolist(), int(found["steps"])) == ([0, 0], 7)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+@each(
+    "arguments, error, message",
     [
         ({"optimizer": "adam"}, TypeError, "the optimizer is 'adam': it must be an optax.GradientTransformation, such as optax.adam"),
         ({"count": 0}, ValueError, "count is 0: it must be 1 or more"),

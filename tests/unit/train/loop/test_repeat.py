@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep.errors import DatasetError, QueueError
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat
 
@@ -121,8 +122,8 @@ def test_a_body_with_other_arguments_is_told_what_it_gets(element: Any, message:
         repeat(3, lambda c, x: c, 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+@each(
+    "arguments, error, message",
     [
         ({"n": -1}, ValueError, "n is -1: it must be 0 or more"),
         ({"n": 2.5}, TypeError, "n is 2.5: it must be a whole number, 0 or more"),

@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.together import each
 from tests.unit.train.pipeline.pipelines import (
     CLASSES,
     ROWS,
@@ -211,8 +212,8 @@ def test_devices_of_a_stage_are_all_or_none_of_another() -> None:
 # ----------------------------------------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
+@each(
+    "options, error, message",
     [
         ({"outfeed_loss": True, "outfeed_mask": [True]}, ValueError, "outfeed_loss and outfeed_mask are given"),
         ({"outfeed_mask": [1]}, TypeError, r"outfeed_mask\[0\] is 1: it must be True or False"),

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.together import each
 from tests.unit.train.pipeline.pipelines import (
     CLASSES,
     ROWS,
@@ -81,8 +82,8 @@ def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule
 captured = np.ones(3, np.float32)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
+@each(
+    "arguments, options, error, message",
     [
         (((embed, head), optax.sgd(1.0), 0), {}, ValueError, "gradient_accumulation_count is 0"),
         ((embed, optax.sgd(1.0), 4), {}, TypeError, "stages is a function: it must be a list"),

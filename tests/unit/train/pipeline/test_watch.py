@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.together import each
 from tilestep.train import Pipeline, Watched, gradient, parameter, watched
 
 X = np.ones((2, 3), np.float32)
@@ -110,8 +111,8 @@ def test_the_results_are_a_tree_with_the_keys_as_given() -> None:
 # ------------------------------------------------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("watch", "kind", "message"),
+@each(
+    "watch, kind, message",
     [
         ("h", TypeError, "watch is 'h': it must be a mapping such as"),
         (gradient("h"), TypeError, "watch is gradient('h'): it must be a mapping such as"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.together import each
 from tilestep.train.processes import hosts
 
 pytestmark = pytest.mark.process  # it listens at ports
@@ -23,9 +24,7 @@ def test_an_address_is_host_and_port(address: str, found: tuple[str, int]) -> No
     assert hosts.join(*found) == address
 
 
-@pytest.mark.parametrize(
-    "address", ["", "host", "host:", ":1234", "host:0", "host:65536", "host:-1", "host:1e3", "host:¹", "host:http", "a..b:1"]
-)
+@each("address", ["", "host", "host:", ":1234", "host:0", "host:65536", "host:-1", "host:1e3", "host:¹", "host:http", "a..b:1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match=r'coordinator_address is .*: it must be "host:port" of process 0, with a port of 1 to 65,535'):
         hosts.split(address)

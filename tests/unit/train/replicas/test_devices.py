@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import pytest
 
+from tests.together import each
 from tilestep.train import select_devices
 
 
@@ -25,8 +26,8 @@ def test_explicit_ids_keep_their_order() -> None:
     assert ids(select_devices(ids=[[3, 1], [0]], platform="ipu")) == [[3, 1], [0]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+@each(
+    "arguments, error, message",
     [
         (
             {"count": 5},
