@@ -61,7 +61,7 @@ class Estimates:
         self._least: dict[int, list[Least]] = {}
         self._read_bytes = bytes_of(model.read(microbatches[0])) // microbatches[0]
         self._latency_cycles = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
-        self._update_dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
+        self._dispatch_cycles = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
 
     # ------------------------------------------------------------------------------------------------ cuts
 
@@ -130,7 +130,7 @@ class Estimates:
         """What an update takes at least, behind the host's dispatch."""
         work = self._least_work(candidate)
         path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
-        return self._update_dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
+        return self._dispatch_cycles + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
 
     def _staying(self, candidate: Candidate, spans: Sequence[tuple[int, int]]) -> int:
         """What layers on the same IPUs have there at least. Parameters that are tied within them are there once."""
@@ -209,7 +209,7 @@ class Estimates:
             cycles += 2 * self._remote_cycles(size) + _LAYER_TRANSFERS * self._latency_cycles * max(after - first for first, after in spans)
         streamed = self._streamed(candidate) * candidate.shards * candidate.replicas // self._machines(candidate)
         cycles += 2 * count * self._remote_cycles(streamed)
-        cycles += self._batch_cycles(candidate) + count * self._latency_cycles + self._update_dispatch
+        cycles += self._batch_cycles(candidate) + count * self._latency_cycles + self._dispatch_cycles
         return Expected(
             cycles=cycles,
             fullness=self._fullness(candidate, alone, kept),
