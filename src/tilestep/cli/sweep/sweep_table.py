@@ -133,7 +133,8 @@ def answers_text(rows: Sequence[SweepRow]) -> str:
         lines.append(_nearest(rows))
     elif figure == "whole_s":
         lines.append(
-            "A setting ran no step often enough to have a warm time, so 'fastest' is of whole runs: let the program do five or more."
+            "A setting has no warm step: its steps are too few, or each loads its program anew. So 'fastest' is of whole runs: let the "
+            "program do more of them, or keep its step loaded, as 'tilestep run' advises."
         )
     elif figure == "step_s" and len({row.setting.values for row in rows}) > 1:
         lines.append("'fastest' is by the time of a step; where its items differ, say how many they are by --items.")
