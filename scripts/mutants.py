@@ -345,7 +345,7 @@ def show(options: argparse.Namespace) -> None:
     for area, some in groupby(rows, key=lambda row: row["area"]):
         print(area, *(f"{outcome}: {count}" for outcome, count in Counter(row["outcome"] for row in some).items()), sep="  ")
     found = Counter(row["outcome"] for row in rows)
-    print(f"of {found.total()} mutants the fast run kills {found['killed']}; {found['survived']} survive all tests of their line")
+    print(f"of {found.total()} mutants the fast run kills {found['killed']}; {found['survived']} survive the tests that were asked")
     result = {"question": "Which seeded mutants of the program text does the fast run find?", **found}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
