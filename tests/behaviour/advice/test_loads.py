@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind, profiled
-from tilestep.train import repeat
+from tilestep.train import Pipeline, repeat
 
 STEPS = 30
 STATE = np.ones((512, 512), np.float32)
@@ -167,7 +168,30 @@ def handed_on(*, ahead: bool) -> Callable[[], Any]:
     return program
 
 
+def averaging(where: str) -> Callable[[], Any]:
+    """A pipeline of two replicas, whose losses are averaged on the IPUs between its steps or by NumPy."""
+
+    def program() -> Any:
+        stages = [lambda w, x: jnp.tanh(x @ w), lambda w, x: (x @ w).mean()]
+        pipeline = Pipeline(stages, optax.sgd(0.1), 4, devices=jax.devices("ipu"), replicas=2)
+        state, found = pipeline.init([np.eye(8, dtype=np.float32)] * 2), []
+        for _ in range(6):
+            state, losses = pipeline.step(state, np.ones((4, 2, 4, 8), np.float32))
+            found.append(float(losses.mean() if where == "ipu" else np.asarray(losses).mean()))
+        return found
+
+    return program
+
+
 FAULTS = {
+    "losses averaged outside of jit": Fault(
+        "loads",
+        r"^read what jit__mean takes \(jax.device_get\), and run it under jax.default_device\(jax.devices\('cpu'\)",
+        averaging("ipu"),
+        averaging("cpu"),
+        0.1,
+        says=r"jit__mean is a program of its own",
+    ),
     "two functions by turns": Fault(
         "loads",
         "into one jitted function",

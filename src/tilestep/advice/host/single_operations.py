@@ -238,9 +238,16 @@ def single_ways(figures: Figures, units: Sequence[LoadedUnit], users: Sequence[L
     own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
     lines = {line for key in keys for line in runs.get(key, ())}
     stays = not own.isdisjoint(lines) or any(map(yields_at, lines)) or any(_multiplies(evidence.programs[key]) for key in keys)
-    if not stays and all(evidence.programs[key].num_ipus == 1 for key in keys):  # a program of several devices goes where its arrays are
+    if not stays and all(_movable(key, evidence) for key in keys):
         ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
     return tuple(ways)
+
+
+def _movable(key: int, evidence: Evidence) -> bool:
+    """Whether a program can run on the CPU. One of several devices goes where its arrays are, unless the host can read all of these."""
+    program = evidence.programs[key]
+    read = {each.index for each in evidence.handed_over.get(key, ()) if each.maker != key}
+    return program.num_ipus == 1 or len(read) == len(program.arguments) > 0
 
 
 def _multiplies(program: Program) -> bool:
