@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tilestep.cli.first_import import first_import
 from tilestep.cli.program import run_whole
 from tilestep.cli.run import choose_platform, read_program
+from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.quantities import share_text
 from tilestep.files import write_file
 from tilestep.messages import headline_of, sentences, shortened
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from tilestep.views.profile import Profile
 
 LONGEST_ERROR: Final = 300  # characters
-_TRANSIENT: Final = ("load", "save", "read", "dispatch")  # kinds of time that are no part of a warm step
-_WORDS: Final[Mapping[str, str]] = {"host": "host link", "idle": "waiting", "stream-in": "host link", "stream-out": "host link"}
+_TRANSIENT: Final = ("load", "save", "read", "dispatch")  # kinds of time that are no part of a warm step, unless each loads its programs
+_WORDS: Final[Mapping[str, str]] = {
+    "host": "host link",
+    "idle": "waiting",
+    "load": KIND_TEXTS["load"],
+    "save": KIND_TEXTS["save"],
+    "stream-in": "host link",
+    "stream-out": "host link",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +105,10 @@ def _limit(profile: Profile) -> str:
         parts = {**families, "other supersteps": rest, "host link": cycles.host}
         parts["waits, loads and other programs"] = max(steady.steps * steady.step_cycles - sum(parts.values()), 0)
     else:
+        longest = max(profile.programs, key=lambda each: each.cycles.total, default=None)
+        again = steady.reloads if steady is not None else longest is not None and longest.loads > 1
         for kind, spent in {**profile.cycles_by_kind, "idle": profile.idle_cycles}.items():
-            if kind not in _TRANSIENT:
+            if kind not in _TRANSIENT or (kind in ("load", "save") and again):
                 parts[_WORDS.get(kind, kind)] = parts.get(_WORDS.get(kind, kind), 0) + spent
     most = max(parts, key=parts.__getitem__, default="")
     return f"{most} {share_text(parts[most], sum(parts.values()))}" if most and parts[most] > 0 else ""

@@ -19,3 +19,15 @@ def test_what_limits_is_a_part_of_the_whole_step(streams: bool, limit: str) -> N
             x = step(np.full(1 << 18, number, np.float32) if streams else x)
         jax.block_until_ready(x)
     assert measured_of(recording.profile, "").limit.startswith(f"{limit} "), recording.profile.summary()
+
+
+def test_steps_that_load_their_programs_anew_are_limited_by_that() -> None:
+    """No step is warm where an operation outside of jit takes the place of each run's program."""
+    step = jax.jit(lambda x: jnp.tanh(x) + 1, donate_argnums=0)
+    with tilestep.profile() as recording, jax.default_device(jax.devices("ipu")[0]):
+        x = jax.device_put(np.zeros(1024, np.float32))
+        for _ in range(6):
+            x = step(x * 2)
+        jax.block_until_ready(x)
+    assert recording.profile.steady is None
+    assert measured_of(recording.profile, "").limit.startswith("loading programs "), recording.profile.summary()
