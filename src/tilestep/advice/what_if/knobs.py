@@ -42,7 +42,7 @@ class Knob:
 _ROWS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (  # a name, what it is in words, the fields that it turns together
     ("host.link", "the bandwidth of a host link", ("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second")),
     ("host.latency", "the latency of a host transfer", ("host.link_latency_seconds",)),
-    ("host.load", "the time to load a program, beside its bytes", ("host.load_seconds",)),
+    ("host.load", "the fixed time to load a program", ("host.load_seconds",)),
     ("host.dispatch", "the host's time for a dispatch", ("host.dispatch_seconds",)),
     (
         "streaming-memory",
