@@ -261,7 +261,8 @@ def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[A
 
 def sizes_of(settings: Settings) -> dict[str, int]:
     """Sizes by a dimension's name, and of single ones as 'x[2]'. Raises: UsageError for what is no size."""
-    return {name if axis is None else f"{name}[{axis}]": _size(text) for (name, axis), text in settings.items()}
+    names = {key: key[0] if key[1] is None else f"{key[0]}[{key[1]}]" for key in settings}
+    return {name: _size(settings[key], name) for key, name in names.items()}
 
 
 def _to_set(names: Iterable[str]) -> str:
@@ -269,9 +270,9 @@ def _to_set(names: Iterable[str]) -> str:
     return " ".join(f"--set {shlex.quote(f'{plain(name)}=N')}" for name in names)
 
 
-def _size(text: str) -> int:
+def _size(text: str, name: str = "...") -> int:
     if not (text.isdecimal() and len(text) <= len(str(_MOST_SIZE)) and 1 <= int(text) <= _MOST_SIZE):
-        raise UsageError(f"--set ...={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST_SIZE:,}")
+        raise UsageError(f"--set {plain(name)}={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST_SIZE:,}")
     return int(text)
 
 

@@ -169,6 +169,7 @@ def test_an_onnx_model_is_planned(capsys: pytest.CaptureFixture[str], tiny: str,
     [
         (["--loss", "q"], "product.onnx: loss is 'q', and the model's outputs are y, l"),
         (["--set", "M=3"], "--set 'M': the model has no such dimension; it has N"),
+        (["--set", "N=0"], "--set N='0': a dimension has a whole number of elements, 1 to "),
         (["--set", "N=3"], "microbatch_sizes is [3]: at least one must divide the global batch of 2"),
         (["--set", "N=2", "--microbatch-sizes", "1"], "product.onnx is a model of 2 samples only"),
     ],
