@@ -15,7 +15,7 @@ from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much
 _WEIGHT_OF_OTHER_LEARNING: Final = 0.5  # an edit that changes what a step learns counts less
-_UNEVEN_SHARE: Final = 0.2
+_UNEVEN_SHARE: Final = 0.2  # share of the time that an edit saves
 _WAITS: Final[tuple[FindingKind, ...]] = ("reads", "idle")  # their gain depends on how far the host is ahead
 _MOST_OTHERS: Final = 3  # edits beside the best one
 _MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed

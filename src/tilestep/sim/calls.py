@@ -81,7 +81,7 @@ class Dispatch(NamedTuple):
     counts: Sequence[Counts]  # how often the data-dependent parts were taken; () if there are none
     group: tuple[str, int] | None = None  # name and entry of the program group around the call
     task: PipelineTask | None = None  # the pipeline's task that the run belongs to
-    line: HostLine | None = None  # of the host program
+    line: HostLine | None = None
 
 
 class Accumulated(NamedTuple):

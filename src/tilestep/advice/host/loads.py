@@ -38,7 +38,7 @@ from tilestep.recording.edits.script import Script
 from tilestep.recording.sources import MOST_TEXT, Source
 
 _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
-_DOMINATING_SHARE: Final = 0.1
+_DOMINATING_SHARE: Final = 0.1  # share of emulated time
 _MOST_IPUS: Final = 4  # beside the busiest one, that are looked at
 _SINGLE: Final = "single operations outside of jit"
 _TURNING: Final = "single operations between jitted functions"

@@ -25,10 +25,10 @@ from tilestep.sim.trace import BESIDE, EventKind
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
 
 Unit = Literal["run", "step"]
-_DOMINATING_SHARE: Final = 0.5
-_TARGET_SET_UP_SHARE: Final = 0.1  # in a longer run
+_DOMINATING_SHARE: Final = 0.5  # share of emulated time
+_TARGET_SET_UP_SHARE: Final = 0.1  # share of a longer run's emulated time
 _MOST_RELOADED_TURNS_SHARE: Final = 0.5  # a program that loads more often is never warm
-_LEAST_SHARE_BETWEEN_STEPS: Final = 0.1
+_LEAST_SHARE_BETWEEN_STEPS: Final = 0.1  # less of a step is not worth its words
 _MOST: Final = 1024  # times as many steps
 
 

@@ -33,11 +33,11 @@ from tilestep.sim.calls import Dispatch, Read, Wait
 from tilestep.units import ceil_div
 
 _ON_IPU: Final = "a loop on the IPU (lax.scan, or repeat of tilestep.train)"
-_LEAST_FILLED_SHARE: Final = 0.3
-_MOST_SYNC_SHARE: Final = 0.3
+_LEAST_FILLED_SHARE: Final = 0.3  # products that use less of the matrix units are thin
+_MOST_SYNC_SHARE: Final = 0.3  # supersteps with more are small
 _FACTORS: Final = (2, 4, 8, 16)
 _ENOUGH_OF_LARGEST_SAVING: Final = 0.8
-_LEAST_SHARE: Final = 0.05
+_LEAST_SHARE: Final = 0.05  # share of emulated time
 
 
 class _Larger(NamedTuple):
@@ -201,10 +201,10 @@ def _all_larger(changed: Mapping[int, Program]) -> Change:
 
 _LEAST_RUNS: Final = 16
 _LONG: Final = 1e-3  # emulated seconds from one call to the next: what is in between is more than a call
-_MOST_WORK_SHARE: Final = 0.25
-_MOST_BYTES_SHARE: Final = 0.25  # latency aside, which fewer calls save
-_MOST_INTERRUPTED_SHARE: Final = 0.1
-_ARGUMENTS_SHARE_OF_FREE: Final = 0.5
+_MOST_WORK_SHARE: Final = 0.25  # a call with less is short
+_MOST_BYTES_SHARE: Final = 0.25  # share of a call's time, latency aside: where bytes need more, they are to be fewer
+_MOST_INTERRUPTED_SHARE: Final = 0.1  # calls that have another program behind them
+_ARGUMENTS_SHARE_OF_FREE: Final = 0.5  # the arguments of all calls may take so much of the memory that is left
 
 
 def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:

@@ -21,7 +21,7 @@ from tilestep.recording.edits.script import Change, with_changed
 IO_TILES: Final = 32  # as in Graphcore's examples
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
 _SMALL: Final = 100  # times smaller than the largest: half of its bytes is nothing, as of a rate
-_LEAST_LINK_SHARE: Final = 0.05  # latency aside, which smaller arrays do not save
+_LEAST_LINK_SHARE: Final = 0.05  # share of emulated time, latency aside, which smaller arrays do not save
 
 
 def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:

@@ -23,7 +23,7 @@ from tilestep.recording.edits.programs import with_collectives
 from tilestep.recording.edits.script import ImpossibleEditError, with_changed
 from tilestep.recording.sources import module_of
 
-_LEAST_SHARE: Final = 0.05  # less, also of what other edits leave of a step, is not worth another exchange
+_LEAST_SHARE: Final = 0.05  # less of emulated time, or of a step behind other edits, is not worth another exchange
 _STEPS: Final = (2, 4, 8, 16, 32, 64)  # gradients would be exchanged after so many
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")

@@ -210,8 +210,8 @@ def _of_node(node: Node) -> list[Superstep]:
 
 
 _MOST_OF_LONGEST_STAGE: Final = 0.9  # a cut that is not as much better is not worth a sentence
-_MIN_BUBBLE_SHARE: Final = 0.25
-_TARGET_BUBBLE_SHARE: Final = 0.1
+_MIN_BUBBLE_SHARE: Final = 0.25  # share of a step in which the longest stage idles
+_TARGET_BUBBLE_SHARE: Final = 0.1  # the same with more microbatches
 _DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
 _FACTORS: Final = (2, 4, 8, 16)
 _FINE: Final = 1000  # parts of a whole in which costs are scaled

@@ -13,7 +13,7 @@ from tilestep.advice.proposal import Proposal
 from tilestep.figures.quantities import bytes_text, count_text, share_text
 from tilestep.figures.records import Figures, GroupProfile, ProgramProfile
 
-NEARLY_FULL: Final = 0.85
+NEARLY_FULL: Final = 0.85  # share of a tile's memory
 _GENERAL: Final = Remedies(text=GENERAL)
 _UNKNOWN_MEMBERS: Final = "nothing refused it, because which programs are in a group is known only when they run"
 

@@ -21,11 +21,11 @@ from tilestep.sim.calls import Dispatch
 from tilestep.sim.mark import Mark
 
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_LEAST_SAVED_SHARE: Final = 0.01
-_LIKE_THE_BEST_SHARE: Final = 0.5  # others that save as much are named beside it
+_LEAST_SAVED_SHARE: Final = 0.01  # share of emulated time
+_LIKE_THE_BEST_SHARE: Final = 0.5  # others that save so much of what the best one saves are named beside it
 _MOST_NAMED: Final = 3
-_LEAST_SHARE_WITH_FIGURES: Final = 0.0001
-_LEAST_COVERED_SHARE: Final = 0.9  # runs that stand for less are not taken for the others, if all can be played
+_LEAST_SHARE_WITH_FIGURES: Final = 0.0001  # a knob that changes less of emulated time is named without figures
+_LEAST_COVERED_SHARE: Final = 0.9  # runs that stand for less of emulated time are not taken for the others, if all can be played
 _MOST_FAMILIES: Final = 8
 
 
