@@ -28,7 +28,7 @@ from tilestep.units import ceil_div
 _LOOK_UP = 19
 _COPY_VECTOR = 2
 _UPDATE = 12
-MEMORY_PROPORTION = 0.6  # poplibs' default for temporary data; copies of a table may take half of that
+MEMORY_PROPORTION = 0.6  # share of a tile's memory: poplibs' default for temporary data; copies of a table may take half of that
 _PESSIMISTIC = "every look-up of a gather or scatter is taken to fall into the rows of the busiest tile"
 
 
