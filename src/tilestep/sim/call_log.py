@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Sequence
-from itertools import repeat
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Final, Generic, TypeVar, final
+
+import numpy as np
 
 from tilestep.hints import EffectiveBatch
 from tilestep.sim import calls as kinds
@@ -94,8 +96,8 @@ class CallLog:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if isinstance(call, list):
-                latest, times, kind, note = self._latest, len(call), _NUMBERS[kinds.Forget], 0
-                numbers: Sequence[int] = [value - latest for value in call]
+                times, kind, note = len(call), _NUMBERS[kinds.Forget], 0
+                numbers: Sequence[int] = self._after_latest(call, times)
             else:
                 times, kind = 1, _NUMBERS[type(call)]
                 numbers, note = self._numbers_of(call)
@@ -104,8 +106,8 @@ class CallLog:
             if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS or self._parts > MAX_PARTS:
                 self._complete = False
                 return
-            self._kinds.extend(repeat(kind, times))
-            self._notes.extend(repeat(note, times))
+            self._kinds.extend(array("B", (kind,)) * times)
+            self._notes.extend(array("i", (note,)) * times)
             self._numbers.extend(numbers)
 
     def _numbers_of(self, call: Call) -> tuple[Sequence[int], int]:
@@ -130,21 +132,25 @@ class CallLog:
                 return (number,), 0
 
     def _dispatch(self, call: Dispatch) -> Sequence[int]:
-        latest, task = self._latest, call.task
+        task = call.task
         numbers = [call.key, self._ipus.number(call.ipus), *self._group(call.group)]
         numbers += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
+        all_numbers = array("q", numbers)
         for rows in (call.arguments, call.results):
-            numbers.append(len(rows[0]) if rows else 0)
-            for row in rows:
-                numbers += [value - latest for value in row]
-                if rows is call.results and row:
-                    self._latest = max(self._latest, row[-1])
-        numbers.append(len(call.counts))
+            width = len(rows[0]) if rows else 0
+            all_numbers.append(width)
+            all_numbers.extend(self._after_latest(chain.from_iterable(rows), width * len(rows)))
+        self._latest = max((self._latest, *(row[-1] for row in call.results if row)))
+        all_numbers.append(len(call.counts))
         for counted in call.counts:
-            numbers.append(len(counted.times))
+            all_numbers.append(len(counted.times))
             for (site, arm), times in counted.times.items():
-                numbers += (site, arm, times)
-        return numbers
+                all_numbers.extend((site, arm, times))
+        return all_numbers
+
+    def _after_latest(self, values: Iterable[int], count: int) -> array[int]:
+        """How far so many values come after the latest; a pod has very many."""
+        return array("q", (np.fromiter(values, np.int64, count) - self._latest).tobytes())
 
     def _begin(self, since: int | Moment | None) -> int:
         if isinstance(since, Moment):

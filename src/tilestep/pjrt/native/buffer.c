@@ -131,11 +131,15 @@ PyType_Spec ts_buffer_spec = {"tilestep.pjrt._native.Buffer", sizeof(Buffer), 0,
 /* All results of a run are ready at one moment of emulated time, so a wait for one is a wait for its peers. But an append in Python may drop
  * the wait, because it is not the program's own. Only an append in C drops nothing. */
 static int note_wait(Buffer* buffer) {
-  PyObject* note = PyObject_GetAttrString(buffer->device, "note_wait"); /* (type of entry, function that appends it) */
-  PyObject* entry = note ? PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value) : NULL;
+  /* (type of entry, function that appends it, function that gives the user's line, or None) */
+  PyObject* note = PyObject_GetAttrString(buffer->device, "note_wait");
+  PyObject* look = note ? PyTuple_GetItem(note, 2) : NULL;
+  PyObject* line = look && look != Py_None ? ts_line_of_wait(look) : NULL;
+  PyObject* entry = line ? PyTuple_Pack(3, PyTuple_GetItem(note, 0), buffer->value, line) : NULL;
+  if (look == Py_None) entry = PyTuple_Pack(2, PyTuple_GetItem(note, 0), buffer->value);
   PyObject* noted = entry ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(note, 1), entry, NULL) : NULL;
-  if (noted && buffer->peers) buffer->peers->noted = PyCFunction_CheckExact(PyTuple_GetItem(note, 1));
-  Py_XDECREF(note), Py_XDECREF(entry), Py_XDECREF(noted);
+  if (noted && buffer->peers) buffer->peers->noted = look == Py_None && PyCFunction_CheckExact(PyTuple_GetItem(note, 1));
+  Py_XDECREF(note), Py_XDECREF(line), Py_XDECREF(entry), Py_XDECREF(noted);
   return noted ? 0 : -1;
 }
 void ts_note_wait(Buffer* buffer) {

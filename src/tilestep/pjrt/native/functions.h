@@ -90,6 +90,7 @@ int ts_no_keywords(PyObject* kwargs, const char* name); /* -1 and an exception i
 PyObject* ts_waits_in_its_thread(PyObject* module, PyObject* function);
 PyObject* ts_answers_in_its_thread(PyObject* module, PyObject* function);
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused);
+PyObject* ts_line_of_wait(PyObject* look); /* the line that `look` gives; a wait of many arrays asks once */
 int ts_add_caller_wait_type(void); /* -1 and an exception if it cannot be made */
 
 #endif

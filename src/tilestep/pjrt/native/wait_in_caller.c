@@ -20,11 +20,23 @@ typedef struct {
 
 static PyTypeObject* caller_wait_type;
 static _Thread_local Request** keep_in; /* where the next query leaves the first request that is not ready */
+static _Thread_local int is_waiting;    /* whether no bytecode runs until a wait of many arrays is noted: all are one line's */
+static _Thread_local PyObject* line;    /* that line, once known */
 static long waiting_threads;            /* changes under the GIL */
 
 PyObject* ts_threads_waiting(PyObject* module, PyObject* unused) {
   (void)module, (void)unused;
   return PyLong_FromLong(waiting_threads);
+}
+
+PyObject* ts_line_of_wait(PyObject* look) {
+  PyObject* found = line;
+  if (found) Py_INCREF(found);
+  else if ((found = PyObject_CallFunctionObjArgs(look, NULL)) && is_waiting) {
+    Py_INCREF(found);
+    line = found;
+  }
+  return found;
 }
 
 /* Notes that the host waits, and calls back for ready arrays in the order of the requests.
@@ -78,9 +90,16 @@ static void ask(PyObject* array, Request** unready) {
  * ends it and leaves the request to the pool: -1 and the exception. */
 static int wait_in_caller(PyObject* arrays) {
   Request* unready = NULL;
+  int outer = is_waiting; /* a destructor that runs meanwhile may wait, too */
+  PyObject* line_of_outer = line;
+  line = NULL;
+  is_waiting = 1;
   if (PyList_Check(arrays))
     for (Py_ssize_t i = 0; i < PyList_Size(arrays); i++) ask(PyList_GetItem(arrays, i), &unready);
   else ask(arrays, &unready);
+  Py_CLEAR(line);
+  is_waiting = outer;
+  line = line_of_outer;
   if (!unready) return 0;
   waiting_threads++;
   int failed = ts_finish(unready, 0);

@@ -55,6 +55,7 @@ class Journal:
     Attributes:
         entries: that are not replayed yet.
         note_wait, note_read, note_put: (type of entry, function that appends it), for C. note_run: the same in the other order.
+            note_wait has the function that gives the user's line, too, or None.
         devices: that have these, too.
         contents: of uploads; None unless a recording keeps the calls.
         dry_cycles: of all dry runs, for their bound.
@@ -147,16 +148,13 @@ class Journal:
 
     def _choose_notes(self) -> None:
         """Tells C how it appends entries from now on."""
-        self.note_wait: tuple[Any, ...] = (Wait, self._append if self.contents is None else self._append_with_line)
+        self.note_wait: tuple[Any, ...] = (Wait, self._append, None if self.contents is None else current_line)
         self.note_read: tuple[Any, ...] = (Read, self._append)
         self.note_put: tuple[Any, ...] = (Put, self._append)
         for device in self.devices:
             device.note_wait, device.note_read = self.note_wait, self.note_read
             if device.note_put is not None:
                 device.note_put = (*self.note_put, *device.note_put[2:])
-
-    def _append_with_line(self, entry: RawEntry) -> None:
-        self._append((*entry, current_line()))
 
     def _append_if_timed(self, entry: RawEntry) -> None:
         kind = entry[0]

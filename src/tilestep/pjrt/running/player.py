@@ -188,8 +188,8 @@ class Player:
                 if left is not None:
                     self._forgotten[:0] = forgotten
                     return
-                for value in forgotten:
-                    self._ranks.pop(value, None)
+                for value in self._ranks.keys() & forgotten:
+                    del self._ranks[value]
                 self.system.forget_known(forgotten)  # others were another player's, or their program failed
                 self.system.forget_programs([self.journal.gone.popleft() for _ in range(num_gone)])
             finally:

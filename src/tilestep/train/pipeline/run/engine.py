@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, final
 import jax
 
 from tilestep import hints
+from tilestep.collection import collection_paused
 from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
@@ -116,7 +117,8 @@ class Engine:
             _wait(state)
         start = time.perf_counter()
         by_single = which == "single" and not self._is_new(state)
-        with Aloud(lambda: "an update of a pipeline: its data or its programs") if self._has_run else contextlib.nullcontext():
+        aloud = Aloud(lambda: "an update of a pipeline: its data or its programs") if self._has_run else contextlib.nullcontext()
+        with aloud, collection_paused():  # it makes many arrays and no cycles; each look would go through all of a pod's arrays
             outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, report, accept)
         self._has_run = True  # and compiled
         host = time.perf_counter()
