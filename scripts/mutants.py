@@ -13,7 +13,8 @@ Files are those of build/mutants: `tree` is a checkout of its own, whose files a
 
 Mutants are drawn from the text of the checkout (scripts/mutant_sites.py), from lines that some test executes. `cover` and `run` append to
 files, and `run` goes on where it was left. In a later commit it asks again what no test has found, but for what a reader has marked as
-`equivalent` in the result, with the reason.
+`equivalent` in the result, with the reason. `reference` in the result is what the reader found by the tests of commit 1e01c6d, which were
+more: the same mutant was made there by hand, and the tests near it were run.
 """
 
 from __future__ import annotations
@@ -177,9 +178,14 @@ class Checkout:
         self._broken: set[str] = set()
 
     def outcomes(self) -> dict[Mutant, dict[str, Any]]:
-        """The last one of each mutant, here or in what was kept."""
+        """The last one of each mutant, here or in what was kept. What a reader wrote of the tests of a reference stays."""
         known = chain(json.loads(RESULT.read_text(encoding="utf-8"))["mutants"], records(self.kept) if self.kept.exists() else ())
-        return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in known}
+        found: dict[Mutant, dict[str, Any]] = {}
+        for record in known:
+            mutant = Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"]))
+            told = found.get(mutant, {}).get("reference")
+            found[mutant] = record if told is None else record | {"reference": told}
+        return found
 
     def restore(self) -> None:
         """Undoes what a mutant has changed, also one of a run that was killed."""

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, hold_time, rows, settled, text, values
-from tests.unit.figures.reader.recorded import everything, report_of, two_stages
+from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report, open_report
 from tilestep.views.page.document import in_full
@@ -171,6 +171,16 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
     assert values(page, ".selection")[2]["value"] == wanted.cycles_from
     page.locator(".selection dd button").first.click()
     assert values(page, ".selection")[2]["value"] == cause.cycles_from
+
+
+def test_the_table_of_the_timeline_has_the_stretches_that_are_not_recorded(open_page: OpenPage) -> None:
+    called = two_stages()
+    report = Report(recorded(run_of(called, runs=6), [called], runs_in_detail=2))
+    gaps = [(lane.name, gap.cycles_from, gap.cycles_to) for lane in report.execution.lanes for gap in report.execution.unkept(lane)]
+    page = open_page(report, "execution")
+    page.get_by_role("button", name="Show as table").first.click()
+    found = [(row[0], *row[5:7]) for row in rows(page, "events of A in the window") if row[1] == "not recorded"]
+    assert sorted(found) == sorted(gaps) != []
 
 
 def test_search_finds_each_run_of_a_program_by_a_part_of_its_name(open_page: OpenPage) -> None:

@@ -110,8 +110,12 @@ def test_what_is_explained_alone_names_no_keys(open_page: OpenPage) -> None:
 def test_a_warm_step_is_told_as_the_summary_tells_it(open_page: OpenPage, told: dict[str, Any]) -> None:
     steady = Steady(label="program group 'train'", unit="step", key=1, steps=9, step_cycles=1_330_000, set_up_cycles=1_330_000_000, **told)
     report = said(steady=steady)
-    shown = re.sub(r"[\d.,]+ ", "# ", open_page(report, "findings").inner_text(".steady"))
+    page = open_page(report, "findings")
+    shown = re.sub(r"[\d.,]+ ", "# ", page.inner_text(".steady"))
     assert shown == re.sub(r"[\d.,]+ ", "# ", steady.text(1e6))
+    page.focus(".steady .value")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(TIP)[1][-1] == "← → to the others here"
 
 
 def said(*findings: Finding, together: Together | None = None, steady: Steady | None = None) -> Report:
@@ -159,8 +163,8 @@ def test_what_counts_behind_others_alone_saves_nothing_by_itself(open_page: Open
 def test_a_finding_of_several_lines_has_all(open_page: OpenPage) -> None:
     lines = [Line(file="/home/me/train.py", number=number) for number in (3, 9)]
     finding = Finding(kind="halves", text="t", edit="use halves", line=lines[0], shares=((lines[0], 0.75), (lines[1], 0.25)))
-    page = open_page(said(finding), "findings")
-    assert page.locator(".others li").all_inner_texts() == ["train.py:3 75 %", "train.py:9 25 %"]
+    page = open_page(said(finding, replace(finding, text="of one line", shares=((lines[0], 1.0),))), "findings")
+    assert page.locator(".others li").all_inner_texts() == ["train.py:3 75 %", "train.py:9 25 %"]  # one line stands below anyway
     assert "train.py:3 and 1 other line" in page.inner_text(".findings")
 
 

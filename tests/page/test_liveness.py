@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.pages import rows, values
+from tests.page.pages import address, rows, values
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.programs.memory import MemoryReport
@@ -51,6 +51,9 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     page.locator("#main figure > canvas").first.focus()
     page.keyboard.press("ArrowLeft")
     assert "% of what there is; always live: " in page.inner_text("#main figure .live")
+    page.keyboard.press("End")
+    page.locator("#main figure > canvas").first.click(position={"x": 2, "y": 100})  # beside the picture there is no step
+    assert address(page) == f"#liveness?tick={len(memory.liveness) - 1}"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") != "CANVAS"
     label = page.locator(CANVAS).get_attribute("aria-label")

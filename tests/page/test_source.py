@@ -78,8 +78,10 @@ def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mni
 
 def test_without_code_the_lines_stand_in_a_table(open_page: OpenPage) -> None:
     report = report_of(two_stages(), runs=2, detail=liveness())
-    page = open_page(report, "source")
+    page = open_page(report, "source", line=3)
     assert "made without the code" in text(page)
+    assert values(page, ".figures")
+    assert all(each["value"] for each in values(page, ".figures")), "what is zero is not told"
     [[number, function, cycles, _, exchange, tile, executions]] = rows(page, "lines of train.py")
     row = by_line(report)[3][0]
     assert (number, function, cycles, executions, tile) == (3, "loss", row.cycles, row.executions, 32)

@@ -314,6 +314,9 @@ def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path, run_all: Ru
     results = run_all([[str(folder / "linear.onnx"), "--batch", text] for text in ("0", "1,x", "", "1.5")])
     assert [code for code, _, _ in results] == [2, 2, 2, 2]
     assert all("argument --batch: '" in err for _, _, err in results)
+    results = run_all([[str(folder / "linear.onnx"), "--trip-count", trips] for trips in ("0", str(2**31))])  # trips are counted in 32 bits
+    assert [code for code, _, _ in results] == [2, 2]
+    assert all("must be a whole number, 1 to " in err for _, _, err in results)
 
 
 def test_onnx_is_named_where_it_is_missing(folder: Path, run_python: RunPython) -> None:

@@ -48,6 +48,13 @@ def test_the_next_arguments_come_while_the_run_before_computes() -> None:
     assert host.system.end_cycle == begin + 2 * period + body + 20 + LATENCY
 
 
+def test_one_io_tile_is_enough_to_overlap() -> None:
+    host = repeated(called(200, takes=60, gives=20, num_io_tiles=1), 3)
+    period = 200 + passed(60, 1) + passed(20, 1) + 2 * SYNC + LATENCY
+    begin = DISPATCH + LOADED + 60 + LATENCY
+    assert spans(host, "compute") == [(begin + k * period, begin + k * period + 200) for k in range(3)]
+
+
 def test_without_io_tiles_nothing_overlaps() -> None:
     host = repeated(called(200, takes=60, gives=20, num_io_tiles=0), 3)
     begin = DISPATCH + LOADED

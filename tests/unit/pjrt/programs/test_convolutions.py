@@ -74,3 +74,8 @@ def test_what_xla_sees_by_itself_and_other_dtypes_stay() -> None:
 
     assert quickened(loop, data, kernel)[0] == 1
     assert quickened(loop, data.astype(np.int32), kernel.astype(np.int32))[0] == 0
+
+    def without_window(x: Any, w: Any) -> Any:
+        return _lax.fori_loop(0, 2, lambda _, x: _lax.conv_general_dilated(x, w, (), (), dimension_numbers=("CN", "OI", "CN")), x)
+
+    assert quickened(without_window, numbers(3, 2), numbers(3, 3))[0] == 0

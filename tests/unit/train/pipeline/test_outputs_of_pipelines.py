@@ -1,5 +1,6 @@
 """What pipelines give out, show and pass on."""
 
+import contextlib
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import pytest
 from tests.unit.train.pipeline.pipelines import (
     assert_near,
 )
-from tilestep.train import InfeedQueue, OutfeedQueue, watched
+from tilestep.train import InfeedQueue, OutfeedQueue, progress_bar, watched
 from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.run.progress import Progress
 
 
 def outputs(params: Any, x: Any) -> Any:
@@ -73,3 +75,12 @@ def test_a_bar_tells_of_compilation_microbatches_and_updates(capsys: pytest.Capt
     shown = capsys.readouterr().out
     assert "8/8" in shown
     assert "update 2 of 2" in shown
+
+
+def test_a_bar_says_how_many_programs_are_compiled_until_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(progress_bar, "shown", lambda *_: contextlib.nullcontext((lambda _: None, told.append)))
+    with Progress(None, name="lm", count=4, updates=1, bar=True) as progress:
+        for done in (1, 2):
+            progress.compiled(done, 2)
+    assert told == ["lm, 1 of 2 programs compiled", "lm"]

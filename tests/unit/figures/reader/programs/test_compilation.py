@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
@@ -17,10 +18,13 @@ from tilestep.figures.reader import (
     Report,
     Switch,
 )
+from tilestep.figures.rows import files_of, relative_files
 from tilestep.plan.serialized import dump_program
 from tilestep.recording.machine import machine_document
 from tilestep.recording.program import ProgramTables, RecordedCompilation
+from tilestep.recording.schema import TABLES
 from tilestep.recording.storage.container import Builder
+from tilestep.recording.tables import Replaced
 
 
 class Seen(ProgramVisitor):
@@ -214,6 +218,34 @@ def test_lists_within_lists_without_end_are_a_named_error() -> None:
         tree = [tree]
     with pytest.raises(RecordingError, match="nested 601 deep: at most 200 are read"):
         _ = with_tree(tree).compilation.programs[0].tree
+
+
+def with_sums(name: str, value: int) -> Report:
+    """A recording whose sums have a column of one value."""
+    tables = report_of(two_stages()).tables
+    columns = {each: np.array(tables.column("sums", each)) for each in TABLES["sums"]}
+    columns[name][:] = value
+    return Report(Replaced(tables, {"sums": columns}))
+
+
+def test_an_ipu_that_the_machine_lacks_has_run_nothing() -> None:
+    for ipu in (report_of(two_stages()).target.num_ipus, -1):
+        assert with_sums("ipu", ipu).compilation.programs[0].ipus == (0,)
+
+
+def test_sums_may_be_zero_and_not_less() -> None:
+    assert with_sums("cycles", 0).compilation.programs[0].total.cycles == 0
+    with pytest.raises(RecordingError, match="table 'sums' has -1 cycles"):
+        _ = with_sums("cycles", -1).compilation.programs[0].total
+
+
+def test_a_file_may_be_the_first_of_all_texts() -> None:
+    builder = Builder(kind="program")
+    for file in ("/home/me/train.py", "/home/me/parts/model.py"):
+        builder.append("frames", file=file, function="f", line=1, column=0, parent=0)
+    report = Report(builder.tables())
+    assert files_of(report) == ["/home/me/train.py", "/home/me/parts/model.py"]
+    assert relative_files(report)("/home/me/train.py") == "train.py"
 
 
 def test_the_sequence_is_the_root() -> None:

@@ -31,6 +31,13 @@ def test_reductions_of_nothing(name: str) -> None:
     agrees([np.array([EMPTY[name]] * 2, F)], name, [np.zeros((2, 0), F), np.array([1])], version=18, keepdims=0)
 
 
+@each("way", QUICK_WAYS)
+def test_halves_are_added_as_floats(way: str) -> None:
+    ones = np.ones((3000, 2), np.float16)  # to 2,048 a half can't add one
+    (got,) = run_node("ReduceSum", [ones], way, version=11, axes=[0], keepdims=0)
+    assert (got.tolist(), got.dtype) == ([3000, 3000], np.float16)
+
+
 def test_a_wrong_axis_is_refused() -> None:
     with pytest.raises(OnnxError, match="axis 3 of an array that has 3 axes"):
         run_node("ReduceSum", [X], version=11, axes=[3])
