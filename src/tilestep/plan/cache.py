@@ -15,9 +15,8 @@ from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 from tilestep.program.hlo import parse_hlo
 
 _HEADER: Final = re.compile(r"HloModule [^\s,]+")
-_OWN_NAME: Final = re.compile(
-    r'op_name="(jit\([^()"]*\))/'
-)  # of the function that was compiled: the scopes of its operations begin with it
+# The name of the function that was compiled. The scopes of its operations begin with it.
+_OWN_NAME: Final = re.compile(r'op_name="(jit\([^()"]*\))/')
 _ANY_NAME: Final = "\0"  # is in no text
 
 

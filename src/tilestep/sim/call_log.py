@@ -133,20 +133,20 @@ class CallLog:
 
     def _dispatch(self, call: Dispatch) -> Sequence[int]:
         task = call.task
-        numbers = [call.key, self._ipus.number(call.ipus), *self._group(call.group)]
-        numbers += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
-        all_numbers = array("q", numbers)
+        head = [call.key, self._ipus.number(call.ipus), *self._group(call.group)]
+        head += (NONE, NONE, NONE) if task is None else (task.stage, self._tasks.number(task.kind), task.microbatch)
+        numbers = array("q", head)
         for rows in (call.arguments, call.results):
             width = len(rows[0]) if rows else 0
-            all_numbers.append(width)
-            all_numbers.extend(self._after_latest(chain.from_iterable(rows), width * len(rows)))
+            numbers.append(width)
+            numbers.extend(self._after_latest(chain.from_iterable(rows), width * len(rows)))
         self._latest = max((self._latest, *(row[-1] for row in call.results if row)))
-        all_numbers.append(len(call.counts))
+        numbers.append(len(call.counts))
         for counted in call.counts:
-            all_numbers.append(len(counted.times))
+            numbers.append(len(counted.times))
             for (site, arm), times in counted.times.items():
-                all_numbers.extend((site, arm, times))
-        return all_numbers
+                numbers.extend((site, arm, times))
+        return numbers
 
     def _after_latest(self, values: Iterable[int], count: int) -> array[int]:
         """How far so many values come after the latest; a pod has very many."""
