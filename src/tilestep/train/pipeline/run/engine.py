@@ -117,8 +117,7 @@ class Engine:
             _wait(state)
         start = time.perf_counter()
         by_single = which == "single" and not self._is_new(state)
-        aloud = Aloud(lambda: "an update of a pipeline: its data or its programs") if self._has_run else contextlib.nullcontext()
-        with aloud, collection_paused():  # it makes many arrays and no cycles; each look would go through all of a pod's arrays
+        with Aloud(lambda: "an update of a pipeline: its data or its programs") if self._has_run else contextlib.nullcontext():
             outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, report, accept)
         self._has_run = True  # and compiled
         host = time.perf_counter()
@@ -166,7 +165,8 @@ class Engine:
             processes.begin_tasks(functools.partial(self._flush, request))
         if accept is not None:
             accept(functools.partial(self._row, stages), self._trees(stages), functools.partial(self._watched_specs, stages))
-        result = TaskRunner(request).run()
+        with collection_paused():  # the tasks make many arrays and no cycles; each look would go through all of a pod's arrays
+            result = TaskRunner(request).run()
         self._ready = compiled, result.ready
         self._programs.remember(result.state, direct=direct)
         if processes is not None:
