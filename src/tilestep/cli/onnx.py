@@ -198,7 +198,10 @@ def _settings(words: Sequence[str]) -> dict[tuple[str, int | None], str]:
         match = _SETTING.fullmatch(word)
         if match is None:
             raise UsageError(f"--set {shown(word)}: write NAME=N, such as seq=128, or NAME[AXIS]=N")
-        found[match["name"], None if match["axis"] is None else int(match["axis"])] = match["value"]
+        key = match["name"], None if match["axis"] is None else int(match["axis"])
+        if key in found:
+            raise UsageError(f"--set {shown(word)}: {plain(word.rpartition('=')[0])} is given twice, before as {shown(found[key])}")
+        found[key] = match["value"]
     return found
 
 

@@ -254,6 +254,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--set", "M=3"], "--set 'M': the model has no such dimension; it has N, x[AXIS]"),
     (["linear.onnx", "--set", "x[1]=3"], "--set 'x[1]': the model has no such dimension without a size: x float32[N, 3]"),
     (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),
+    (["linear.onnx", "--set", "N=2", "--set", "N=3"], "--set 'N=3': N is given twice, before as '2'"),
     (["linear.onnx", "--ops"], "--ops lists the operators that are covered, and takes no model"),
     (["idle.onnx"], "idle.onnx: the model computes nothing when it runs, and gives nothing back: there is nothing to price"),
     (["linear.onnx", "--set", f"N={'9' * 5000}"], "a dimension has a whole number of elements"),
