@@ -281,7 +281,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["reshaped.onnx", "--set", "s=a"], "--set s='a': give a number, or several with commas"),
     (["reshaped.onnx", "--set", "s=1,2,3"], "reshaped.onnx: input 's' has shape [3], so dimension 0 is 3 and not 2"),
     (["linear.onnx", "--json", "nowhere/f.json"], "--json nowhere/f.json: No such file or directory"),
-    (["linear.onnx", "--report", "text.onnx"], "--report text.onnx: File exists"),
+    (["linear.onnx", "--report", "text.onnx"], "--report text.onnx: Not a directory; name a directory"),
 ]
 
 
