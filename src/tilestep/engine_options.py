@@ -110,9 +110,7 @@ class EngineOptions:
 def read_engine_options(text: str, given: Mapping[str, Any] | None = None, *, source: str = VARIABLE) -> EngineOptions:
     """The options that a text states.
 
-    Args:
-        text: of POPLAR_ENGINE_OPTIONS; empty: nothing is stated.
-        given: that a program states, which go before those of the text.
+    Args: text: of POPLAR_ENGINE_OPTIONS; empty: nothing is stated. given: that a program states, which go before those of the text.
         source: what states them, for errors.
 
     Raises: SettingsError naming the option that does not exist, or has a value that is not allowed.

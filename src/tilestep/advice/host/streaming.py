@@ -22,7 +22,7 @@ from tilestep.recording.source_lines import source_text
 
 IO_TILES: Final = 32  # as in Graphcore's examples
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
-_LOOP: Final = re.compile("^jit_(?:repeat|while_loop)_")  # a program of a loop, whose arguments are those of its body
+_OF_LOOP: Final = re.compile("^jit_(?:repeat|while_loop)_")  # a program of a loop, whose arguments are those of its body
 _ELEMENT: Final = re.compile(r"^elements(?:\[(?:(\d+)|'(\w+)')\])?(.*)$")  # an argument of the body, or a part of one
 _STAGE: Final = re.compile(r"jit_stage_(\d+)_")
 _STAGE_INPUT: Final = re.compile(r"^args\[\d\]\[(\d+)\]$")
@@ -131,7 +131,7 @@ def written_names(program: Program, names: Sequence[str], text_of: Callable[[str
     """
     if stage := _STAGE.match(program.name):
         return [_STAGE_INPUT.sub(rf"input \1 of stage {stage[1]}", name) for name in names]
-    body = _LOOP.sub("jit_", program.name)
+    body = _OF_LOOP.sub("jit_", program.name)
     if body == program.name:
         return list(names)
     own = jit_of(replace(program, name=body), text_of).positional[1:]  # behind the carry
