@@ -157,7 +157,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str] | None) -> Sequence[Row]:
 def _nearest(name: str, known: Collection[str]) -> str | None:
     """The known name that is most like this one, small letters or capitals."""
     spelt = {each.casefold(): each for each in sorted(known)}
-    near = nearest(name.casefold(), spelt, cutoff=0.5)
+    near = nearest(name.casefold(), spelt)
     return None if near is None else spelt[near]
 
 

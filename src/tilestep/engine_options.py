@@ -107,20 +107,33 @@ class EngineOptions:
         return tuple(f"Engine option {key} has no effect: {NO_EFFECT[key].why}." for key, _ in self.stated if key in NO_EFFECT)
 
 
-def read_engine_options(text: str, given: Mapping[str, Any] | None = None) -> EngineOptions:
+def read_engine_options(text: str, given: Mapping[str, Any] | None = None, *, source: str = VARIABLE) -> EngineOptions:
     """The options that a text states.
 
     Args: text: of POPLAR_ENGINE_OPTIONS; empty: nothing is stated. given: that a program states, which go before those of the text.
+        source: what states them, for errors.
+
     Raises: SettingsError naming the option that does not exist, or has a value that is not allowed.
     """
-    given = {**_object(text), **(given or {})}
+    try:
+        return _options({**_object(text), **(given or {})})
+    except _OptionError as error:
+        raise SettingsError(f"{source}{error}") from error.__cause__
+
+
+class _OptionError(Exception):
+    """What is wrong with an option, as it goes on behind the name of what states it."""
+
+
+def _options(given: Mapping[str, Any]) -> EngineOptions:
+    """Raises: _OptionError."""
     stated: dict[str, Stated] = {}
     for key in sorted(given):
         if key not in EFFECTIVE and key not in NO_EFFECT:
             near = nearest(key, [*EFFECTIVE, *NO_EFFECT])
             hint = f"; the nearest is {near}" if near else ""
-            raise SettingsError(
-                f"{VARIABLE} has {shown(key)}: it may have {', '.join(EFFECTIVE)}, and the options of Poplar that have no effect here{hint}"
+            raise _OptionError(
+                f" has {shown(key)}: it may have {', '.join(EFFECTIVE)}, and the options of Poplar that have no effect here{hint}"
             )
         stated[key] = _checked(key, given[key])
     parts = _parts(stated)
@@ -156,7 +169,7 @@ def _parts(stated: Mapping[str, Stated]) -> dict[str, bool]:
 
 
 def _checked(key: str, value: object) -> Stated:
-    """The value as it was stated, if it is allowed. Raises: SettingsError."""
+    """The value as it was stated, if it is allowed. Raises: _OptionError."""
     if key in NO_EFFECT:
         return _require(key, value, NO_EFFECT[key])
     match EFFECTIVE[key]:
@@ -232,9 +245,9 @@ def _pattern(key: str, stated: Mapping[str, Stated]) -> str | None:
     return text
 
 
-def _bad(key: str, value: object, allowed: str) -> SettingsError:
+def _bad(key: str, value: object, allowed: str) -> _OptionError:
     """The error about a value that is not allowed."""
-    return SettingsError(f"{VARIABLE}: {key} is {shown(value)}: it must be {allowed}")
+    return _OptionError(f": {key} is {shown(value)}: it must be {allowed}")
 
 
 def _directory(value: Stated) -> Path:

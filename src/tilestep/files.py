@@ -111,7 +111,10 @@ def writable_directory(directory: str | PathLike[str]) -> Path:
     """Makes a directory if it is missing. Raises: OSError naming it if it cannot be made, or no file can be made in it."""
     path = Path(directory)
     with _naming(path):
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file: that it exists tells nobody what is wrong
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
         with _new_file_beside(path / "any") as (descriptor, _):
             os.close(descriptor)
     return path

@@ -17,6 +17,7 @@ _LONGEST_WORD: Final = 200  # characters of a name in sentences
 _LONGEST_SENTENCES: Final = 5000  # characters
 _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the error
+_LEAST_ALIKE: Final = 0.5  # of 0 to 1, as difflib counts; a name that is less like a known one is no slip of it
 _LONGEST_SLIP: Final = 100  # characters; a longer name is no slip of a known one
 
 
@@ -77,14 +78,11 @@ def shortened(text: object, most: int = 80) -> str:
     return plain(whole) if len(whole) <= most else f"{plain(whole[:most])}..."
 
 
-def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | None:
-    """The known name that is most like `name`; None if none is, or `name` is too long to be a slip.
-
-    Args: cutoff: how alike they must be, 0 to 1.
-    """
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like `name`; None if none is like it, or `name` is too long to be a slip."""
     if len(name) > _LONGEST_SLIP:
         return None
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_LEAST_ALIKE)), None)
 
 
 class _Short(reprlib.Repr):

@@ -279,10 +279,7 @@ def read_program_engine_options(given: Mapping[str, Any], environ: Mapping[str, 
     """
     text = (os.environ if environ is None else environ).get(VARIABLE, "")
     of_variable = read_engine_options(text)
-    try:
-        return read_engine_options(text, given), of_variable
-    except SettingsError as error:
-        raise SettingsError(str(error).replace(VARIABLE, "the program's engine options", 1)) from None
+    return read_engine_options(text, given, source="the program's engine options"), of_variable
 
 
 def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:

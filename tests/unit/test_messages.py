@@ -58,7 +58,7 @@ def test_a_path_stays_as_it_is_but_for_what_cannot_be_printed() -> None:
 
 def test_a_slip_has_a_nearest_name_and_a_flood_has_none() -> None:
     assert nearest("ipus", ("ipu", "link")) == "ipu"
-    assert nearest("xyz", ("ipu", "link"), cutoff=0.9) is None
+    assert nearest("xyz", ("ipu", "link")) is None
     assert nearest("ipu" * 10**5, ("ipu", "link")) is None
 
 

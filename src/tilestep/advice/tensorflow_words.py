@@ -30,7 +30,6 @@ WORDS: Final = (
     (r"^(keep .+ on the IPU)$", r"\1 (offload_weight_update_variables=False)"),
     (r"on the IPU, donated", "on the IPU"),
     (r"\w+(?:\[\d+\])+(?:\.inner|\['[^']+'\])\['([^']+):\d+'\]", r"\1"),  # a slot of an optimiser, of a loop or a pipeline
-    (r"elements\[(\d+)\]", r"item \1 of the dataset's elements"),
     (r"stops for its feeds", "stops for its IPUInfeedQueue, or Keras' data"),
     (
         r"Divide arrays over all of them \(jax\.sharding\), or use Replicas or Pipeline of tilestep\.train",

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from tilestep.cli.run import choose_platform, output_paths
 from tilestep.cli.terminated import Terminated, end, told_first
-from tilestep.cli.usage import Once, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
+from tilestep.cli.usage import Once, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number, whole_numbers
 from tilestep.errors import SettingsError, SpecError
 from tilestep.figures.quantities import count_text
 from tilestep.files import write_file
@@ -56,7 +56,10 @@ def add_parser(subparsers: Any) -> None:
         "--machine", metavar="NAME|FILE.toml", help=f"machine to emulate (`tilestep machines` lists them; default {DEFAULT_MACHINE})"
     )
     parser.add_argument(
-        "--batch", type=_sizes, metavar="N[,N...]", help="sizes of the inputs' first dimension, one row of the table for each (default: 1)"
+        "--batch",
+        type=whole_numbers(_MOST_SIZE),
+        metavar="N[,N...]",
+        help="sizes of the inputs' first dimension, one row of the table for each (default: 1)",
     )
     parser.add_argument(
         "--set",
@@ -195,7 +198,10 @@ def _settings(words: Sequence[str]) -> dict[tuple[str, int | None], str]:
         match = _SETTING.fullmatch(word)
         if match is None:
             raise UsageError(f"--set {shown(word)}: write NAME=N, such as seq=128, or NAME[AXIS]=N")
-        found[match["name"], None if match["axis"] is None else int(match["axis"])] = match["value"]
+        key = match["name"], None if match["axis"] is None else int(match["axis"])
+        if key in found:
+            raise UsageError(f"--set {shown(word)}: {plain(word.rpartition('=')[0])} is given twice, before as {shown(found[key])}")
+        found[key] = match["value"]
     return found
 
 
@@ -204,26 +210,26 @@ def _numbers(text: str, spec: ValueSpec) -> Any:
     try:
         numbers = [float(part) if re.search(r"[.eEn]", part) else int(part) for part in text.split(",")]
     except ValueError:
-        raise UsageError(f"--set ...={shown(text)}: give a number, or several with commas") from None
+        raise UsageError(f"--set {plain(spec.name)}={shown(text)}: give a number, or several with commas") from None
     return numbers if "," in text or len(spec.shape or ()) == 1 else numbers[0]
 
 
 def _batches(model: OnnxModel, settings: Settings, given: Sequence[int] | None) -> Sequence[int | None]:
     """The sizes of a batch; None where the model or --set gives the inputs' first dimensions several sizes."""
     first = [(spec, spec.shape[0]) for spec in model.inputs if spec.shape and not isinstance(spec.shape[0], int)]
-    texts = [_set_size(settings, spec.name, 0, size) for spec, size in first]
-    if None in texts:
+    sizes = sizes_of(settings)
+    found = {_set_size(sizes, spec.name, 0, size) for spec, size in first}
+    if None in found:
         return given or [1]
     if given is not None:
         fixed = f"the first dimensions of the model's inputs are fixed: {_declared(model)}"
         raise UsageError(f"--batch: {'--set gives the size of the first dimensions, too: leave one of them away' if first else fixed}")
-    sizes = {_size(text) for text in texts if text is not None}
-    return [sizes.pop() if len(sizes) == 1 else None]
+    return [found.pop() if len(found) == 1 else None]
 
 
-def _set_size(settings: Settings, name: str, axis: int, size: int | str | None) -> str | None:
-    """What --set says of a dimension. Args: size: what the model says of it."""
-    return settings.get((name, axis), settings.get((size, None)) if isinstance(size, str) else None)
+def _set_size(sizes: Mapping[str, int], name: str, axis: int, size: int | str | None) -> int | None:
+    """What --set says of a dimension. Args: sizes: of `sizes_of`. size: what the model says of it."""
+    return sizes.get(f"{name}[{axis}]", sizes.get(size) if isinstance(size, str) else None)
 
 
 def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[Any]:
@@ -242,7 +248,7 @@ def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[A
     several = {name for spec in model.inputs for name in spec.named() if spec.named().count(name) > 1}  # names that bind nothing
     for spec in model.inputs:
         first = spec.shape[0] if spec.shape else None
-        if batch is not None and 0 in spec.free() and _set_size(settings, spec.name, 0, first) is None:
+        if batch is not None and 0 in spec.free() and _set_size(sizes, spec.name, 0, first) is None:
             sizes[f"{spec.name}[0]"] = batch
             if isinstance(first, str) and first not in several:
                 sizes.setdefault(first, batch)
@@ -270,14 +276,10 @@ def _to_set(names: Iterable[str]) -> str:
     return " ".join(f"--set {shlex.quote(f'{plain(name)}=N')}" for name in names)
 
 
-def _size(text: str, name: str = "...") -> int:
+def _size(text: str, name: str) -> int:
     if not (text.isdecimal() and len(text) <= len(str(_MOST_SIZE)) and 1 <= int(text) <= _MOST_SIZE):
         raise UsageError(f"--set {plain(name)}={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST_SIZE:,}")
     return int(text)
-
-
-def _sizes(text: str) -> list[int]:
-    return [whole_number(_MOST_SIZE)(part) for part in text.split(",")]
 
 
 def _prices(

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tilestep.cli.usage import INTERRUPTED, UsageError, stdout_errors_told, tell, whole_number, working_directory
+from tilestep.cli.usage import INTERRUPTED, UsageError, stdout_errors_told, tell, whole_number, whole_numbers, working_directory
 from tilestep.errors import SpecError
-from tilestep.figures.quantities import count_text
+from tilestep.figures.quantities import count_text, names_text
 from tilestep.machine.catalog import DEFAULT_MACHINE
 from tilestep.messages import notes_of, plain, shown
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
+_MOST_NAMED: Final = 5  # keys of a mapping that is no model
 _NONE_FITS: Final = 1
 _GIVES: Final = ("layers", "params", "optimizer", "microbatch")
 _MAY_GIVE: Final = (
@@ -60,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--microbatch-sizes",
-        type=_sizes,
+        type=whole_numbers(_MOST),
         metavar="N[,N...]",
         help="samples that a microbatch may have (default: all divisors of the batch)",
     )
@@ -122,10 +123,6 @@ def run(args: argparse.Namespace) -> int:
 def _print(plans: TrainingPlans, args: argparse.Namespace) -> None:
     with stdout_errors_told():
         print(plans.to_json() if args.json else plans.show(args.rows))
-
-
-def _sizes(text: str) -> list[int]:
-    return [whole_number(_MOST)(part) for part in text.split(",")]
 
 
 def _onnx_model(args: argparse.Namespace) -> dict[str, Any]:
@@ -195,7 +192,9 @@ def _model(args: argparse.Namespace) -> dict[str, Any]:
         raise
     has = list(cast("Mapping[str, Any]", model)) if isinstance(model, Mapping) else []
     if not set(_GIVES) <= set(has) <= {*_GIVES, *_MAY_GIVE}:
-        found = f"a mapping with {plain(', '.join(map(str, has)))}" if isinstance(model, Mapping) else f"a {type(model).__name__}"
+        has.sort(key={*_GIVES, *_MAY_GIVE}.__contains__)  # what does not belong there comes first
+        named = names_text(list(map(plain, has)), most=_MOST_NAMED) or "nothing in it"
+        found = f"a mapping with {named}" if isinstance(model, Mapping) else f"a value of type {type(model).__name__}"
         raise UsageError(
             f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {', '.join(_MAY_GIVE)}"
         )

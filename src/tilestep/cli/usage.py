@@ -47,6 +47,20 @@ def whole_number(highest: int) -> Callable[[str], int]:
     return parse
 
 
+def values_of(text: str) -> list[str]:
+    """The parser of 'a,b,c'. Raises: argparse.ArgumentTypeError for a value that is empty."""
+    values = text.split(",")
+    if "" in values:
+        what = f"{shown(text)} has an empty value" if any(values) else "the list is empty"
+        raise argparse.ArgumentTypeError(f"{what}: give values with commas between them, and none at the ends")
+    return values
+
+
+def whole_numbers(highest: int) -> Callable[[str], list[int]]:
+    """A parser of whole numbers from 1 to `highest`, with commas between them."""
+    return lambda text: list(map(whole_number(highest), values_of(text)))
+
+
 def given_path(text: str) -> Path:
     """The parser of an option that names a file or a directory."""
     if not text:

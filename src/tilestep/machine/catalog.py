@@ -103,7 +103,7 @@ def named_machine(name: str) -> MachineSpec:
     """
     entry = _CATALOG.get(name)
     if entry is None:
-        near = nearest(name.lower(), _CATALOG, cutoff=0.5)
+        near = nearest(name.lower(), _CATALOG)
         hint = f" (did you mean '{near}'?)" if near else ""
         raise SpecError(
             f"no machine is called {shown(name)}{hint}; there are {', '.join(_CATALOG)}; or name a TOML file that describes one"

@@ -134,7 +134,7 @@ def _from_file(path: Path) -> MachineSpec:
             f'{file}: it must say which named machine it starts from, as inherits = "bow-2000" (one of {", ".join(machine_names())})'
         )
     if inherits not in machine_names():
-        near = nearest(inherits.lower(), machine_names(), cutoff=0.5)
+        near = nearest(inherits.lower(), machine_names())
         hint = f" (did you mean '{near}'?)" if near else ""
         raise SpecError(
             f"{file}: inherits is {shown(inherits)}, but no machine is called {shown(inherits)}{hint}: it must be one of "
@@ -178,7 +178,7 @@ def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tup
         elif is_table:
             raise SpecError(f"{file}: {field_path} is {shown(value)}: it must be a table, [{field_path}]")
         elif field_path not in FIELD_KINDS:
-            near = nearest(field_path, (*FIELD_KINDS, *(_WORDS if not prefix else ())), cutoff=0.5)
+            near = nearest(field_path, (*FIELD_KINDS, *(_WORDS if not prefix else ())))
             hint = f"; did you mean '{near}'?" if near else ""
             raise SpecError(f"{file}: {shown(field_path)} is no field of a machine{hint} (`tilestep machines bow-2000` shows them all)")
         else:

@@ -33,7 +33,7 @@ _PLACES: Final = _by_name(  # module -> names of the original's modules that it 
     ("tilestep.tensorflow.ipu.programs", "ipu_compiler loops scopes"),
     ("tilestep.tensorflow.ipu.queues", "ipu_infeed_queue ipu_outfeed_queue dataset_benchmark"),
     ("tilestep.tensorflow.ipu.strategy", "ipu_strategy"),
-    ("tilestep.tensorflow.tf_private.keras", "keras"),
+    ("tilestep.tensorflow.ipu.keras_models", "keras"),
     ("tf_keras.layers", "keras.layers"),
 )
 _REFUSED: Final = _by_name(

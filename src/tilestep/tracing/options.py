@@ -88,7 +88,7 @@ def _from_object(found: Mapping[str, Any]) -> tuple[TraceOptions, tuple[str, ...
 
 
 def _unknown(key: str) -> str:
-    near = nearest(key, _KEYS, cutoff=0.5)
+    near = nearest(key, _KEYS)
     hint = f"; the nearest is {near}" if near else ""
     return f"{VARIABLE} has {shown(key)}, which does nothing: it may have {', '.join(_KEYS)}{hint}"
 

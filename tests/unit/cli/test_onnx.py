@@ -254,11 +254,12 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--set", "M=3"], "--set 'M': the model has no such dimension; it has N, x[AXIS]"),
     (["linear.onnx", "--set", "x[1]=3"], "--set 'x[1]': the model has no such dimension without a size: x float32[N, 3]"),
     (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),
+    (["linear.onnx", "--set", "N=2", "--set", "N=3"], "--set 'N=3': N is given twice, before as '2'"),
     (["linear.onnx", "--ops"], "--ops lists the operators that are covered, and takes no model"),
     (["idle.onnx"], "idle.onnx: the model computes nothing when it runs, and gives nothing back: there is nothing to price"),
     (["linear.onnx", "--set", f"N={'9' * 5000}"], "a dimension has a whole number of elements"),
     (["linear.onnx", "--set", f"x[{'9' * 5000}]=2"], "the model has no such dimension"),
-    (["linear.onnx", "--set", "N=0"], "--set ...='0': a dimension has a whole number of elements"),
+    (["linear.onnx", "--set", "N=0"], "--set N='0': a dimension has a whole number of elements, 1 to 1,000,000,000"),
     (["wide.onnx"], "'M' of input 'x' (float32[N, M]) has no size: give --set M=N"),
     (["alike.onnx"], "'Q' of input 'x' (float32[Q, 3, Q, Q]) has no size: give --set Q=N"),
     (
@@ -277,10 +278,10 @@ WRONG: list[tuple[list[str], str]] = [
         "input 'x' [1000000000,1000000000] has 1,000,000,000,000,000,000 elements: ",
     ),
     (["reshaped.onnx"], "reshaped.onnx: input 's' (int64[2]) is static, so its value must be known: give --set s=N or N,N"),
-    (["reshaped.onnx", "--set", "s=a"], "--set ...='a': give a number, or several with commas"),
+    (["reshaped.onnx", "--set", "s=a"], "--set s='a': give a number, or several with commas"),
     (["reshaped.onnx", "--set", "s=1,2,3"], "reshaped.onnx: input 's' has shape [3], so dimension 0 is 3 and not 2"),
     (["linear.onnx", "--json", "nowhere/f.json"], "--json nowhere/f.json: No such file or directory"),
-    (["linear.onnx", "--report", "text.onnx"], "--report text.onnx: File exists"),
+    (["linear.onnx", "--report", "text.onnx"], "--report text.onnx: Not a directory; name a directory"),
 ]
 
 
@@ -313,7 +314,8 @@ def test_hostile_files_are_refused_in_one_line(tmp_path: Path, run_all: RunAll) 
 def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path, run_all: RunAll) -> None:
     results = run_all([[str(folder / "linear.onnx"), "--batch", text] for text in ("0", "1,x", "", "1.5")])
     assert [code for code, _, _ in results] == [2, 2, 2, 2]
-    assert all("argument --batch: '" in err for _, _, err in results)
+    assert ["argument --batch: '" in err for _, _, err in results] == [True, True, False, True]
+    assert "argument --batch: the list is empty: give values with commas" in results[2][2]
     results = run_all([[str(folder / "linear.onnx"), "--trip-count", trips] for trips in ("0", str(2**31))])  # trips are counted in 32 bits
     assert [code for code, _, _ in results] == [2, 2]
     assert all("must be a whole number, 1 to " in err for _, _, err in results)

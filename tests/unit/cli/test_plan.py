@@ -52,6 +52,8 @@ def _module(monkeypatch: pytest.MonkeyPatch) -> None:
         number=4,
         short={"layers": []},
         more={**model(), "lost": 1},
+        config={**model(), **dict.fromkeys("abcd")},
+        empty={},
         uneven={**model(), "params": []},
         misfit={**model(), "params": [*classifier([16]).params, classifier([4]).params[-1]]},
     )
@@ -126,12 +128,20 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
         (["./planned_model:layers", "--global-batch", "2"], "'./planned_model' is no name that `import` takes"),
         (["planned_model:layer", "--global-batch", "2"], "has no attribute 'layer'"),
         (["planned_model:broken", "--global-batch", "2"], "raised by planned_model:broken"),
-        (["planned_model:number", "--global-batch", "2"], "'planned_model:number' gives a int: it must give a mapping with layers, params"),
+        (
+            ["planned_model:number", "--global-batch", "2"],
+            "'planned_model:number' gives a value of type int: it must give a mapping with layers, params",
+        ),
         (["planned_model:short", "--global-batch", "2"], "'planned_model:short' gives a mapping with layers: it must"),
         (
             ["planned_model:more", "--global-batch", "2"],
-            "lost: it must give a mapping with layers, params, optimizer, microbatch, and perhaps loss, schedules",
+            "with lost, layers, params, microbatch, optimizer: it must give a mapping with layers, params",
         ),
+        (
+            ["planned_model:config", "--global-batch", "2"],
+            "gives a mapping with a, b, c, d, layers and 3 more: it must give a mapping with layers",
+        ),
+        (["planned_model:empty", "--global-batch", "2"], "gives a mapping with nothing in it: it must"),
         (["planned_model:uneven", "--global-batch", "2"], "there are 3 layers and 0 entries of params"),
         (["planned_model:misfit", "--global-batch", "2"], "raised by layer "),
         (["planned_model:mapping", "--global-batch", "2", "--machine", "m2001"], "m2001"),

@@ -149,7 +149,7 @@ def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(folder:
 def test_directories_that_cannot_be_made_or_change_in_the_block(folder: Path) -> None:
     """One that cannot be made is an error before the block runs. A relative one counts from before the block, and is made again."""
     out = printed("directories", folder)
-    assert out == ["not a directory", f"'mine' tilestep.profile: {folder / 'gone'} cannot be written: File exists"]
+    assert out == ["not a directory", f"'mine' tilestep.profile: {folder / 'gone'} cannot be written: Not a directory"]
     assert sorted(path.name for path in (folder / "here").iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.ipu.config import IPUConfig, systems
+from tilestep.tensorflow.ipu.keras_models import PipelineStage
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod as Method
 from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.strategy import IPUStrategy
-from tilestep.tensorflow.tf_private.keras import PipelineStage
 from tilestep.tensorflow.untyped import tf
 
 RANDOM = np.random.default_rng(0)

@@ -1,7 +1,8 @@
 """Advice on arguments that come with each call, such as batches, and on feeds of loops: they may come meanwhile, or be smaller."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,9 +18,14 @@ from tilestep.plan.steps import Argument, Program
 from tilestep.recording.edits.programs import on_fewer_tiles
 from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import Change, with_changed
+from tilestep.recording.source_lines import source_text
 
 IO_TILES: Final = 32  # as in Graphcore's examples
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
+_OF_LOOP: Final = re.compile("^jit_(?:repeat|while_loop)_")  # a program of a loop, whose arguments are those of its body
+_ELEMENT: Final = re.compile(r"^elements(?:\[(?:(\d+)|'(\w+)')\])?(.*)$")  # an argument of the body, or a part of one
+_STAGE: Final = re.compile(r"jit_stage_(\d+)_")
+_STAGE_INPUT: Final = re.compile(r"^args\[\d\]\[(\d+)\]$")
 _SMALL: Final = 100  # times smaller than the largest: half of its bytes is nothing, as of a rate
 _LEAST_LINK_SHARE: Final = 0.05  # share of emulated time, latency aside, which smaller arrays do not save
 
@@ -108,12 +114,35 @@ def _proposal(
     least = max((argument.size_bytes for argument in fresh), default=0) // _SMALL
     wide = [argument for argument in fresh if argument.shape.startswith("f32") and argument.size_bytes > least]
     if wide:
-        edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
+        names = [argument.name for argument in _by_size(wide)]
+        names = names if profile.origin == "user" else written_names(program, names)
+        edit = f"send {names_text(names, most=3)} as float16 or 8-bit numbers"
         change = halved_arguments(profile.key, [argument.index for argument in wide])
         ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
     return Proposal(
         finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
     )
+
+
+def written_names(program: Program, names: Sequence[str], text_of: Callable[[str], str | None] = source_text) -> list[str]:
+    """What the user calls arguments of a program: 'image' for 'elements[0]' of a loop over `step(state, image, label)`.
+
+    Args: text_of: gives the text of a file; None: unknown.
+    """
+    if stage := _STAGE.match(program.name):
+        return [_STAGE_INPUT.sub(rf"input \1 of stage {stage[1]}", name) for name in names]
+    body = _OF_LOOP.sub("jit_", program.name)
+    if body == program.name:
+        return list(names)
+    own = jit_of(replace(program, name=body), text_of).positional[1:]  # behind the carry
+    count = 1 + max((int(found[1] or 0) for each in program.arguments if (found := _ELEMENT.match(each.name))), default=0)
+
+    def written(item: re.Match[str]) -> str:
+        if item[2] is not None or len(own) == count:
+            return (item[2] or own[int(item[1] or 0)]) + item[3]
+        return f"{f'item {item[1]}{item[3]} of ' if item[1] else ''}the dataset's elements"
+
+    return [_ELEMENT.sub(written, name) for name in names]
 
 
 def _names(arguments: Sequence[Argument]) -> str:

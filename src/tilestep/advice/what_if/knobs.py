@@ -159,7 +159,7 @@ def _knob(name: str) -> Knob:
         return Knob(name=name, title=name, fields=(name,), plans=known.plans if known else name.startswith("ipu."))
     if name in _FIXED:
         raise SpecError(f"knob {shown(name)} cannot be turned, because a recording is of IPUs that it numbers, and counts their cycles")
-    near = nearest(name, (*KNOBS, *FIELD_KINDS))
+    near = nearest(name, (*KNOBS, *(each for each in FIELD_KINDS if each not in _FIXED)))
     hint = f"; the nearest that does is {near!r}" if near else ""
     raise SpecError(f"knob {shown(name)} does not exist{hint} (all: {', '.join(KNOBS)}, {FAMILY}NAME, or the path of a machine's field)")
 

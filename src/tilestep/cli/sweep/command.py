@@ -13,7 +13,7 @@ from tilestep.cli.program import Program
 from tilestep.cli.run import read_program, split_words
 from tilestep.cli.sweep.runs import SettingRun, keep, kept, measure
 from tilestep.cli.sweep.setting import Measured
-from tilestep.cli.sweep.settings import SweepPoint, named_values, settings_of, values_of
+from tilestep.cli.sweep.settings import SweepPoint, different_values, named_values, settings_of
 from tilestep.cli.sweep.sweep_table import SweepRow, answers_text, csv_text, json_text, plot, table_of
 from tilestep.cli.terminated import told_first
 from tilestep.cli.usage import INTERRUPTED, Once, Parser, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
@@ -27,8 +27,8 @@ _COMMAND: Final = "tilestep sweep"
 _WIDTH_OF_PIPE: Final = 140  # columns where stdout is no terminal
 _MOST_ITEMS: Final = 2**53
 _OPTIONS: Final[tuple[tuple[str, str, Callable[[str], Any], str], ...]] = (  # name, what its value is called, its parser, its help
-    ("--machine", "A,B", values_of, "machines: names or TOML files"),
-    ("--ipus", "N,M", lambda text: [_IPUS(each) for each in values_of(text)], "numbers of IPUs, 1 to 256 (default: the machine's)"),
+    ("--machine", "A,B", different_values, "machines: names or TOML files"),
+    ("--ipus", "N,M", lambda text: [_IPUS(each) for each in different_values(text)], "numbers of IPUs, 1 to 256 (default: the machine's)"),
     ("--env", "NAME=V,W", named_values, "values of an environment variable"),
     ("--set", "NAME=V,W", named_values, "values of {NAME} in the program's arguments"),
     ("--items", "N", str, "items of a step, for items a second: a number, or {NAME} (default: what the program's inputs show)"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from tilestep.cli.program import InputProgram, Program, program_words
 from tilestep.cli.run import environ_of
-from tilestep.cli.usage import UsageError
+from tilestep.cli.usage import UsageError, values_of
 from tilestep.messages import shown
 
 MOST_SETTINGS: Final = 10_000
@@ -62,11 +62,9 @@ class SweepPoint:
         return {**own, **ours}
 
 
-def values_of(text: str) -> list[str]:
+def different_values(text: str) -> list[str]:
     """The parser of 'a,b,c'. Raises: argparse.ArgumentTypeError for a value that is empty or there twice."""
-    values = text.split(",")
-    if "" in values:
-        raise argparse.ArgumentTypeError(f"{shown(text)} has an empty value: give values with commas between them, and none at the ends")
+    values = values_of(text)
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
         raise argparse.ArgumentTypeError(f"{shown(text)} has {shown(twice)} twice")
@@ -78,7 +76,7 @@ def named_values(text: str) -> tuple[str, list[str]]:
     name, equals, values = text.partition("=")
     if not equals or not _NAME.fullmatch(name):
         raise argparse.ArgumentTypeError(f"{shown(text)} must be NAME=VALUE,VALUE..., the name of letters, digits and _")
-    return name, values_of(values)
+    return name, different_values(values)
 
 
 def settings_of(

@@ -124,17 +124,20 @@ def answers_text(rows: Sequence[SweepRow]) -> str:
     lines: list[str] = []
     for answer in found:
         rate, of = answer.row.items_per_s, answer.row.found
-        speed = (
-            f"{rate:,.0f} items a second" if rate else f"a step {time_text(of.step_s)}" if of.step_s else f"{time_text(of.whole_s)} in all"
-        )
+        speed = {
+            "items_per_s": f"{rate or 0.0:,.0f} items a second",
+            "step_s": f"a step {time_text(of.step_s or 0.0)}",
+            "whole_s": f"{time_text(of.whole_s)} in all",
+        }[figure]
         doubt = ", likely" if of.outcome != "fits" else ""
         lines.append(f"{answer.question}{doubt} ({count_text(of.num_ipus or 1, 'IPU')}, {speed}):\n  {plain(answer.row.command)}")
     if not found:
         lines.append(_nearest(rows))
     elif figure == "whole_s":
         lines.append(
-            "A setting has no warm step: its steps are too few, or each loads its program anew. So 'fastest' is of whole runs: let the "
-            "program do more of them, or keep its step loaded, as 'tilestep run' advises."
+            "A setting has no warm step: its steps are too few, or each loads its program anew. So 'fastest' is of whole runs"
+            f"{', and --items does nothing' if any(row.items for row in rows) else ''}: let the program do more steps, or keep its step "
+            "loaded, as 'tilestep run' advises."
         )
     elif figure == "step_s" and len({row.setting.values for row in rows}) > 1:
         lines.append("'fastest' is by the time of a step; where its items differ, say how many they are by --items.")

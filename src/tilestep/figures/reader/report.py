@@ -192,5 +192,5 @@ def _file_in(folder: Path, apart: str) -> Path:
         raise RecordingError(f"{where} has {len(recordings):,} recordings: name one of them ({more}){apart and f'; {apart}'}")
     if PROGRAMS in names:
         raise RecordingError(f"{where} has no {RUN_FILE}: name the folder of a program in {plain(folder / PROGRAMS)}")
-    inside = ", ".join(map(plain, names[:_NAMED])) or "nothing"
-    raise RecordingError(f"{where} has no {RUN_FILE} and no {PROGRAM_FILE}, but {inside}: name a .tilestep file, or a folder with one")
+    found = f"has no {RUN_FILE} and no {PROGRAM_FILE}, but {', '.join(map(plain, names[:_NAMED]))}" if names else "is empty"
+    raise RecordingError(f"{where} {found}: name a .tilestep file, or a folder with one")

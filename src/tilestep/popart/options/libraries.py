@@ -3,12 +3,11 @@
 An unknown option is a poplar_exception whose message ends with the original's words.
 """
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.engine_options import EFFECTIVE, VARIABLE, EngineOptions, read_engine_options
+from tilestep.engine_options import EFFECTIVE, EngineOptions, read_engine_options
 from tilestep.errors import SettingsError
 from tilestep.messages import nearest, shown
 from tilestep.popart.exceptions import poplar_exception
@@ -74,9 +73,9 @@ def require_known(options: OptionFields) -> EngineOptions:
     for key in options.engineOptions:
         _require("engineOptions", key, (*EFFECTIVE, *NO_EFFECT))
     try:
-        return read_engine_options(json.dumps(dict(options.engineOptions)))
+        return read_engine_options("", options.engineOptions, source="SessionOptions.engineOptions")
     except SettingsError as error:
-        raise poplar_exception(str(error).replace(VARIABLE, "SessionOptions.engineOptions")) from None
+        raise poplar_exception(str(error)) from None
 
 
 def tuning_of(options: OptionFields, op_type: str) -> dict[str, str | float]:

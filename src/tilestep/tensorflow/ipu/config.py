@@ -174,7 +174,7 @@ class _Options:
 
     def _unknown(self, name: str) -> AttributeError:
         ways = {known.removeprefix(self._path).partition(".")[0] for known in self._values if known.startswith(self._path)}
-        closest = nearest(name, ways, cutoff=0.6)
+        closest = nearest(name, ways)
         return AttributeError(f"IPUConfig has no option {self._path}{name}" + (f": did you mean {self._path}{closest}?" if closest else ""))
 
 

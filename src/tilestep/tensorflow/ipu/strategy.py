@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 from tilestep.tensorflow.compilation import Function, node_name
+from tilestep.tensorflow.ipu.keras_models import extend_keras, models_on_ipu
 from tilestep.tensorflow.tf_private.eager import element_specs, watch_functions
-from tilestep.tensorflow.tf_private.keras import extend_keras, models_on_ipu
 from tilestep.tensorflow.untyped import Structure, tf
 
 

@@ -204,7 +204,7 @@ class Pipeline:
         entries = entries_of(device_mapping, self._levels)
         self._replicas = whole_number("replicas", replicas, least=1, most=_MOST, hint=belongs_to(replicas, "devices", "mesh"))
         known = tuple(jax.devices()) if devices is None else devices_of(devices)
-        placements = placements_of(entries, known, self._replicas, plan_options)
+        placements = placements_of(entries, known, self._replicas, plan_options, mapped=device_mapping is not None)
         several = not all(placement.is_local for placement in placements)
         away = parameters_away(offload_optimizer_state)
         rank: dict[Device, int] = {device: index for index, device in enumerate(known)}

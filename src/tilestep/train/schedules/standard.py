@@ -110,7 +110,7 @@ def interleaved(
             if len(shared) > 1:
                 raise ValueError(
                     f"interleaved: levels {shared} are on device {device}, where their tasks would meet in one slot: give each level "
-                    "devices of its own by device_mapping, choose the grouped or sequential schedule, or strict=False"
+                    "devices of its own by device_mapping, choose the grouped or sequential schedule; or strict=False"
                 )
     if strict:
         step = len(_offsets(levels, mapping, training=training))

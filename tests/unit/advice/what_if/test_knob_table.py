@@ -122,6 +122,8 @@ def test_a_setting_turns_a_field() -> None:
     [
         ("host.link", "must be of the form KNOB=xFACTOR"),
         ("host.lonk=x2", "knob 'host.lonk' does not exist; the nearest that does is 'host.link'"),
+        ("nothing=x2", r"knob 'nothing' does not exist \(all: host.link"),
+        ("num_ipu=x2", "knob 'num_ipu' does not exist; the nearest that does is 'ipu.num_tiles'"),
         ("num_ipus=2", "knob 'num_ipus' cannot be turned"),
         ("ipu.clock_hz=x2", "knob 'ipu.clock_hz' cannot be turned"),
         ("host.link=x0", "its factor must be more than 0"),

@@ -51,7 +51,10 @@ def test_where_nothing_fits_the_nearest_is_named() -> None:
 
 def test_a_missing_warm_time_is_said() -> None:
     once = [row("once", 1, None), row("twice", 2, 1.0)]
-    assert "its steps are too few, or each loads its program anew. So 'fastest' is of whole runs" in answers_text(once)
+    assert "its steps are too few, or each loads its program anew. So 'fastest' is of whole runs: let the program" in answers_text(once)
+    counted = answers_text([row("once", 1, None, items=8), row("many", 2, 1.0, items=16)])
+    assert "So 'fastest' is of whole runs, and --items does nothing: let the program do more steps" in counted
+    assert counted.count("10.0 s in all") == 3  # what they are ranked by, though one has items a second
     assert "'fastest'" not in answers_text([row("a", 1, 1.0, items=1)])
 
 

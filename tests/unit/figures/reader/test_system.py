@@ -174,6 +174,8 @@ def test_a_folder_of_programs_alone_says_where_they_are(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_recording_says_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"folder '.*' is empty: name a \.tilestep file, or a folder with one"):
+        tilestep.open_report(tmp_path)
     (tmp_path / "profile.pop").touch()
     with pytest.raises(RecordingError, match=r"has no run\.tilestep and no program\.tilestep, but profile\.pop: name a \.tilestep file"):
         tilestep.open_report(tmp_path)

@@ -99,7 +99,7 @@ captured = np.ones(3, np.float32)
             ValueError,
             r"device_mapping\[1\] must be a list",
         ),
-        (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0, 9]}, ValueError, "device_mapping names device 9, but there are"),
+        (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0, 9]}, ValueError, "device_mapping names device 9, counted from 0, but"),
         (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0, -1]}, ValueError, "an entry of device_mapping is -1"),
         (([embed, head], optax.sgd(1.0), 3), {}, ValueError, "grouped: the count of microbatches is 3, which must be a multiple of 4: 4"),
         (([embed, head], optax.sgd(1.0), 4), {"pipeline_schedule": "gpipe"}, ValueError, "pipeline_schedule is 'gpipe'"),
@@ -121,9 +121,15 @@ def test_a_pipeline_says_what_it_is() -> None:
     assert "name='grouped'" in repr(pipeline)
 
 
-def test_too_few_devices_are_said_with_what_is_done_without_a_mapping() -> None:
-    with pytest.raises(ValueError, match=r"names device 1, but there are 1, from 0 on: .* without it stage k is on device k"):
-        Pipeline([embed, head], optax.sgd(1.0), 4, devices=jax.devices()[:1])
+def test_too_few_devices_are_said_without_a_mapping_that_nobody_gave() -> None:
+    one = jax.devices()[:1]
+    with pytest.raises(ValueError, match=r"^the number of stages is 2, a device for each, but there is 1 device: give more"):
+        Pipeline([embed, head], optax.sgd(1.0), 4, devices=one)
+    with pytest.raises(
+        ValueError,
+        match=r"^device_mapping names device 1, counted from 0, and with 2 replicas of 2 devices each there must be 4, but there",
+    ):
+        Pipeline([embed, head], optax.sgd(1.0), 4, devices=one, device_mapping=[0, 1], replicas=2)
 
 
 def test_what_a_stage_does_wrong_names_the_stage() -> None:

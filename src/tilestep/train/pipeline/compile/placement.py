@@ -118,11 +118,14 @@ def placements_of(
     devices: Sequence[Device],
     replicas: int,
     plan_options: GivenOptions | Sequence[GivenOptions | None] | None = None,
+    *,
+    mapped: bool,
 ) -> tuple[StagePlacement, ...]:
     """Each stage's placement.
 
     Args: entries: of each stage an index among the devices of a replica, several such, or a mesh. devices: those of all replicas, one
-        replica's after the other's. plan_options: of all programs, or for each device of a replica those of its programs.
+        replica's after the other's. plan_options: of all programs, or for each device of a replica those of its programs. mapped: whether
+        the user has given the entries; else stage k is on device k.
     Raises:
         ValueError: for an index beyond the devices, a mesh that does not have the replicas, devices that stages share in part, or plan
             options that are wrong.
@@ -131,12 +134,14 @@ def placements_of(
     indices = [index for entry in entries if not isinstance(entry, Mesh) for index in _listed(entry)]
     each = max(indices, default=-1) + 1
     if indices and each * replicas > len(devices):
-        needs = f"device_mapping names device {each - 1}"
+        needs = (
+            f"device_mapping names device {each - 1}, counted from 0" if mapped else f"the number of stages is {each}, a device for each"
+        )
         if replicas > 1:
             needs += f", and with {replicas} replicas of {each} devices each there must be {each * replicas}"
         raise ValueError(
-            f"{needs}, but there are {len(devices)}, from 0 on: give more devices, or a device_mapping in which stages share one; without "
-            "it stage k is on device k"
+            f"{needs}, but {f'there are {len(devices)} devices' if devices[1:] else 'there is 1 device'}: give more devices, or a "
+            "device_mapping in which stages share one"
         )
     plans = plan_options_of_devices(plan_options, None if any(isinstance(entry, Mesh) for entry in entries) else each)
     made: dict[Any, StagePlacement] = {}
