@@ -134,7 +134,7 @@ class Player:
         """This moment as the begin of a recording; calls are kept from now on. Waits as `mark`."""
         self.journal.keep_notes(True)
         self.replay(wait=True)
-        with self._lock:
+        with self._lock, collection_paused():
             return Begin(self.system.mark(), begin_history(self.system))
 
     def record_links(self, links: bool) -> None:
