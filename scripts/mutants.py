@@ -308,8 +308,9 @@ def of_functions(code: CodeType) -> Iterator[int]:
 
 def run(options: argparse.Namespace) -> None:
     """With the checkout's Python, in which tests run."""
-    if Path(sys.executable) != options.folder / "tree" / PYTHON:
-        os.execve(options.folder / "tree" / PYTHON, [PYTHON, *sys.argv], environ())
+    python = str(options.folder / "tree" / PYTHON)
+    if sys.executable != python:
+        os.execve(python, [python, *sys.argv], environ())
     for name in ("jax", "onnx", "pytest"):
         importlib.import_module(name)
     checkout = Checkout(options.folder)

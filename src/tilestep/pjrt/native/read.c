@@ -1,7 +1,7 @@
 /* Entry points that JAX calls when the host looks at a value: np.asarray, and the buffer protocol without a copy.
  *
- * Python answers for values of a dry run and for elements that the buffer protocol has no letter for (buffer.py). Methods of jaxlib's arrays
- * run no bytecode, so a Ctrl-C waits until the answer is given.
+ * Python answers for values of a dry run, but for whether one was deleted, and for elements that the buffer protocol has no letter for
+ * (buffer.py). Methods of jaxlib's arrays run no bytecode, so a Ctrl-C waits until the answer is given.
  */
 
 #include "buffer.h"
