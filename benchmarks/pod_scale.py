@@ -2,20 +2,23 @@
 
     benchmarks/pod_scale.py                     16, 64 and 256 IPUs, one after the other
     benchmarks/pod_scale.py --ipus 16 64        some
+    benchmarks/pod_scale.py --simulated 0       all IPUs are simulated, and not the four of one replica alone
     benchmarks/pod_scale.py --profile 64        where the time of a further update goes
-    benchmarks/pod_scale.py --json benchmarks/results/pod_scale.json
+    benchmarks/pod_scale.py --simulated 4 0 --json benchmarks/results/pod_scale.json
 
 Pretraining of BERT-Large with 128 tokens: replicas of four IPUs, 64 microbatches of 8 sequences, LAMB with its state off chip and divided
 among the replicas. Each size takes a process of its own, which runs three updates in a dry run and asks for the emulated time after each.
 The first has all compilations in it. Both the wall time and the process's CPU time of each are reported, never judged: on a busy computer
-only CPU times compare.
+only CPU times compare. The emulated times must not depend on how many IPUs are simulated.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import itertools
 import json
+import os
 import pstats
 import resource
 import subprocess
@@ -44,10 +47,12 @@ OF_A_REPLICA = 4
 UPDATES = 3
 
 
-def measure(num_ipus: int, profile: bool) -> dict[str, Any]:
-    """What a pod of so many IPUs takes in this process."""
+def measure(num_ipus: int, simulated: int, profile: bool) -> dict[str, Any]:
+    """What a pod of so many IPUs takes in this process. Args: simulated: of them; 0: all."""
     begin = time.perf_counter(), time.process_time()
     use_machine(f"bow-pod{num_ipus}", num_ipus)
+    if simulated:
+        os.environ["TILESTEP_SIMULATED_IPUS"] = str(simulated)
     encoder = transformer.BERT_LARGE
     model = pretraining.Pretraining(
         encoder=encoder, vocabulary=WORDS, tokens=TOKENS, masked=MASKED, packed=1, dropout=0.1, attention_dropout=0.0
@@ -89,17 +94,23 @@ def measure(num_ipus: int, profile: bool) -> dict[str, Any]:
                 pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(45)
             spent = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
             updates.append({**spent, "emulated_s": taken.emulated_s})
-    return {"ipus": num_ipus, "updates": updates, "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    return {
+        "ipus": num_ipus,
+        "simulated": simulated or num_ipus,
+        "updates": updates,
+        "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """CPU seconds of each update, and memory."""
-    lines = ["IPUs   first update  second   third  peak RSS   an update takes"]
+    lines = ["IPUs  simulated   first update  second   third  peak RSS   an update takes"]
     for row in rows:
         first, second, third = (update["cpu_s"] for update in row["updates"])
         emulated = row["updates"][-1]["emulated_s"]
         lines.append(
-            f"{row['ipus']:4}   {first:10.1f} s {second:6.2f} s {third:6.2f} s {row['peak_bytes'] / 1e9:6.2f} GB  {emulated:10.6f} s"
+            f"{row['ipus']:4}  {row['simulated']:9}   "
+            f"{first:10.1f} s {second:6.2f} s {third:6.2f} s {row['peak_bytes'] / 1e9:6.2f} GB  {emulated:10.6f} s"
         )
     return "\n".join(lines)
 
@@ -107,18 +118,25 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ipus", type=int, nargs="+", default=IPUS, choices=IPUS)
+    parser.add_argument(
+        "--simulated", type=int, nargs="+", default=[OF_A_REPLICA], choices=(OF_A_REPLICA, 0), help="IPUs that are simulated; 0: all"
+    )
     parser.add_argument("--profile", type=int, choices=IPUS, help="one size, with a profile of Python's functions")
     parser.add_argument("--one", type=int, choices=IPUS, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if args.one or args.profile:
-        print(json.dumps(measure(args.one or args.profile, bool(args.profile))))
+        print(json.dumps(measure(args.one or args.profile, args.simulated[0], bool(args.profile))))
         return
     rows: list[dict[str, Any]] = []
-    for num_ipus in args.ipus:
-        words = [sys.executable, __file__, "--one", str(num_ipus)]
+    for simulated, num_ipus in itertools.product(args.simulated, args.ipus):
+        words = [sys.executable, __file__, "--one", str(num_ipus), "--simulated", str(simulated)]
         rows.append(json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
     print(table(rows))
+    for num_ipus in args.ipus:
+        found = {tuple(update["emulated_s"] for update in row["updates"]) for row in rows if row["ipus"] == num_ipus}
+        if len(found) > 1:
+            sys.exit(f"the emulated times of {num_ipus} IPUs depend on how many are simulated: {found}")
     if args.json is not None:
         args.json.write_text(json.dumps({"commit": commit(), "rows": rows}, indent=1) + "\n")
 

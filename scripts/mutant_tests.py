@@ -118,23 +118,28 @@ class _Pages:
         """From now on, each page of a browser is watched."""
         from playwright.sync_api import Browser, BrowserContext
 
-        opens, closes = Browser.new_page, BrowserContext.close
+        closes = BrowserContext.close
 
-        def new_page(browser: Any, **options: Any) -> Any:
-            page = opens(browser, **options)
-            if browser.browser_type.name == "chromium":
-                counts = page.context.new_cdp_session(page)
-                counts.send("Profiler.enable")
-                counts.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
-                self._open.append((page, counts))
-            return page
+        def watched(opens: Any) -> Any:
+            def new_page(owner: Any, **options: Any) -> Any:
+                page = opens(owner, **options)
+                if page.context.browser.browser_type.name == "chromium":
+                    counts = page.context.new_cdp_session(page)
+                    counts.send("Profiler.enable")
+                    counts.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
+                    self._open.append((page, counts))
+                return page
+
+            return new_page
 
         def close(context: Any, **options: Any) -> None:
             self.look()
             self._open = [(page, counts) for page, counts in self._open if page.context != context]
             closes(context, **options)
 
-        Browser.new_page, BrowserContext.close = new_page, close  # type: ignore[method-assign]
+        for owner in (Browser, BrowserContext):
+            owner.new_page = watched(owner.new_page)  # type: ignore[method-assign]
+        BrowserContext.close = close  # type: ignore[method-assign]
 
     def look(self) -> None:
         """Adds what was executed since the last time."""

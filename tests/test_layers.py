@@ -72,6 +72,7 @@ TRAIN_TOP = (
     "planned",
     "progress_bar",
     "resume",
+    "simulated",
     "tuned",
     "backward",
     "untyped",

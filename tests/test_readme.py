@@ -37,6 +37,7 @@ WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" f
 # A number is that of the page's python block which is the file.
 FILES: dict[str, dict[str, str | int]] = {
     "docs/how-to/reports.md": {},
+    "docs/how-to/dry-run.md": {"train.py": 1},
     "docs/how-to/sweeps.md": {"mlp.py": 0},
     "docs/how-to/how-many-ipus.md": {"my_model.py": 0},
     "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},

@@ -8,6 +8,7 @@
 | jax_ipu_visible_devices             | indices of IPUs ("0,2,3"); goes before the count           | all               |
 | TILESTEP_MACHINE                    | name of a machine, or path of a TOML file                  | bow-2000          |
 | TILESTEP_SYNC_PATTERN               | full, singlePipeline or replicaAndLadder                   | the machine's own |
+| TILESTEP_SIMULATED_IPUS             | IPUs that are simulated; the others do what these do       | all               |
 | JAX_IPU_PARTIALS_TYPE               | float or half (*)                                          | float             |
 | JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)                             | 0.6               |
 | JAX_IPU_NUM_IO_TILES                | tiles that only transfer (*)                               | 0                 |
@@ -48,6 +49,7 @@ _TRUE = ("yes", "true", "t", "1", "on")
 _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
+_SIMULATED = "TILESTEP_SIMULATED_IPUS"
 _TRACE = "PVTI_OPTIONS"
 _PLAN_VARIABLES = (
     "JAX_IPU_PARTIALS_TYPE",
@@ -225,7 +227,7 @@ def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> t
 def stated_settings(environ: Mapping[str, str] | None = None) -> dict[str, object]:
     """Everything that `read_settings` would parse, by variable. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
-    variables = (_MACHINE, _SYNC_PATTERN, VARIABLE, *_PLAN_VARIABLES)
+    variables = (_MACHINE, _SYNC_PATTERN, _SIMULATED, VARIABLE, *_PLAN_VARIABLES)
     return {option.variable: option.stated(environ) for option in JAX_OPTIONS} | {name: environ.get(name, "") for name in variables}
 
 
@@ -289,15 +291,16 @@ def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[Machine
     pattern = environ.get(_SYNC_PATTERN, "").strip() or None
     if pattern is not None and pattern not in SYNC_PATTERNS:
         raise _bad(_SYNC_PATTERN, pattern, f"one of {', '.join(SYNC_PATTERNS)}")
+    part = _count(_SIMULATED, environ.get(_SIMULATED, "").strip() or None, MAX_IPUS)
     count, visible = DEVICE_COUNT.read(environ), VISIBLE_DEVICES.read(environ)
     try:
         if visible is None:
-            machine = load_machine(name, num_ipus=count, num_tiles=num_tiles, sync_pattern=pattern)
+            machine = load_machine(name, num_ipus=count, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
             return machine, tuple(range(machine.num_ipus))
         ids = tuple(int(part) for part in visible.split(","))
-        own = load_machine(name, num_tiles=num_tiles, sync_pattern=pattern)
+        own = load_machine(name, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
         if max(ids) >= own.num_ipus:
-            own = load_machine(name, num_ipus=max(ids) + 1, num_tiles=num_tiles, sync_pattern=pattern)
+            own = load_machine(name, num_ipus=max(ids) + 1, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
         return own, ids
     except SpecError as error:
         raise SettingsError(f"{_MACHINE}: {error}") from error

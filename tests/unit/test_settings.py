@@ -84,6 +84,15 @@ def test_a_sync_pattern_goes_before_the_machine_s_own(more: dict[str, str], tmp_
     assert read_settings({**environ, "TILESTEP_SYNC_PATTERN": "singlePipeline"}).machine.sync_pattern == "singlePipeline"
 
 
+def test_how_many_ipus_are_simulated() -> None:
+    environ = {"TILESTEP_MACHINE": "bow-pod16", "TILESTEP_SIMULATED_IPUS": "4"}
+    assert (read_settings(environ).machine.num_ipus, read_settings(environ).machine.num_simulated) == (16, 4)
+    assert read_settings({**environ, "JAX_IPU_VISIBLE_DEVICES": "0,1,4,5"}).machine.num_simulated == 4
+    for value, wanted in (("x", "a whole number, 1 to 256"), ("6", "it must divide the 16 IPUs")):
+        with pytest.raises(SettingsError, match=wanted):
+            read_settings({**environ, "TILESTEP_SIMULATED_IPUS": value})
+
+
 def test_visible_devices_go_before_the_count_and_keep_their_numbers() -> None:
     found = read_settings({"JAX_IPU_VISIBLE_DEVICES": "0,2,3", "JAX_IPU_DEVICE_COUNT": "8"})
     assert found.hardware_ids == (0, 2, 3)

@@ -36,15 +36,25 @@ _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _POD_IPUS: Final = (4, 16, 64, 256)
 _MAX_TRIPS: Final = 2**31 - 1
-TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
+TAKE_A_VALUE: Final = (
+    "--machine",
+    "--ipus",
+    "--tiles",
+    "--sync-pattern",
+    "--simulated-ipus",
+    "--trip-count",
+    "--json",
+    "--report",
+    "--propose-stages",
+)
 _OUTPUTS: Final = ("--json", "--report")
 FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart", "--tensorflow")
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run[=zeros]] [--trip-count N] "
-    "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] [--tensorflow[=1|2]] "
-    "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
+    "[--simulated-ipus N] [--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
+    "[--tensorflow[=1|2]] (SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
 
@@ -102,6 +112,12 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
+    parser.add_argument(
+        "--simulated-ipus",
+        type=whole_number(MAX_IPUS),
+        metavar="N",
+        help="simulate the first N IPUs of a machine whose IPU k does what IPU k modulo N does: those of one replica; only with --dry-run",
+    )
     parser.add_argument("--all", action="store_true", help="also name findings that save less than 1 %% of emulated time")
     parser.add_argument("--no-intervals", action="store_true", help="leave out how sure the figures are, also of what is written")
     parser.add_argument(
@@ -155,6 +171,9 @@ def run(args: argparse.Namespace) -> int:
     options = _option_parser().parse_args(own)
     if options.trip_count is not None and not options.dry_run:
         tell(_COMMAND, "--trip-count says what a dry run cannot know; it goes with --dry-run")
+        return 2
+    if options.simulated_ipus is not None and not options.dry_run:
+        tell(_COMMAND, "--simulated-ipus leaves IPUs out, so that nothing has its values; it goes with --dry-run")
         return 2
     if options.no_source and options.report is None:
         tell(_COMMAND, "--no-source says what a recording leaves out; it goes with --report")
@@ -369,7 +388,13 @@ def environ_of(args: argparse.Namespace, base: Mapping[str, str]) -> dict[str, s
     environ = {"JAX_PLATFORMS": _PLATFORMS}
     if args.machine is not None:
         try:
-            load_machine(args.machine, num_ipus=args.ipus, num_tiles=args.tiles, sync_pattern=args.sync_pattern)
+            load_machine(
+                args.machine,
+                num_ipus=args.ipus,
+                num_tiles=args.tiles,
+                sync_pattern=args.sync_pattern,
+                simulated_ipus=args.simulated_ipus,
+            )
         except SpecError as error:
             raise UsageError(f"--machine: {error}") from error
         environ["TILESTEP_MACHINE"] = args.machine if args.machine in machine_names() else str(Path(args.machine).resolve())
@@ -379,6 +404,8 @@ def environ_of(args: argparse.Namespace, base: Mapping[str, str]) -> dict[str, s
         environ["JAX_IPU_MODEL_NUM_TILES"] = str(args.tiles)
     if args.sync_pattern is not None:
         environ["TILESTEP_SYNC_PATTERN"] = args.sync_pattern
+    if args.simulated_ipus is not None:
+        environ["TILESTEP_SIMULATED_IPUS"] = str(args.simulated_ipus)
     try:
         require_report_directory(read_settings({**base, **environ}).engine.directory)
     except SettingsError as error:

@@ -54,6 +54,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         "num_ipus": Quantity(unit="IPUs", lowest=1, highest=256),
         "ipus_per_machine": Quantity(unit="IPUs", lowest=1, highest=64),
         "sync_pattern": Quantity(unit="", choices=SYNC_PATTERNS),
+        "simulated_ipus": Quantity(unit="IPUs", highest=256),
         "ipu.generation": Quantity(unit=""),
         "ipu.version": Quantity(unit=""),
         "ipu.num_tiles": Quantity(unit="tiles", lowest=1, highest=100_000),

@@ -144,6 +144,7 @@ _TORUS = (
 
 _LINKS_AND_HOST = figures(
     ("sync_pattern", "full", "documented", _SYNC_PATTERN),
+    ("simulated_ipus", 0, "documented", "all are simulated, unless the user says otherwise"),
     ("link.sync_seconds_per_hop", 15e-9, "documented", _SYNC_HOP),
     ("host.dispatch_seconds", 50e-6, "documented", _DISPATCH, 0.5, "an upper bound, and that of a test"),
     ("host.load_seconds", 10e-3, "assumed", _LOAD, 0.7, "an order of magnitude"),

@@ -179,6 +179,7 @@ class MachineSpec:
         link: the network between IPUs.
         host: the host and its link.
         sync_pattern: which IPUs of a program wait for each other when one accesses the host.
+        simulated_ipus: IPUs that are simulated: IPU k does what IPU k modulo this number does. 0: all are.
         sources: the origin of each value; `describe` lists them.
 
     Raises:
@@ -193,10 +194,11 @@ class MachineSpec:
     link: LinkSpec
     host: HostSpec
     sync_pattern: SyncPattern = "full"
+    simulated_ipus: int = 0
     sources: tuple[FieldSource, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _require_positive(self)
+        _require_positive(self, zero_allowed=("simulated_ipus",))
         _require_choice("MachineSpec.sync_pattern", self.sync_pattern, "sync_pattern")
         if self.num_ipus > 256:
             raise SpecError(f"MachineSpec.num_ipus is {shown(self.num_ipus)}: it must be 1 to 256")
@@ -204,6 +206,18 @@ class MachineSpec:
             raise SpecError(
                 f"LinkSpec.ipus_per_rack is {self.link.ipus_per_rack}: it must be a multiple of ipus_per_machine ({self.ipus_per_machine})"
             )
+
+        part, sides = self.simulated_ipus, 2 if self.sync_pattern == "replicaAndLadder" else 1
+        if part and (self.num_ipus % part or (part % math.lcm(self.ipus_per_machine, sides) and part != self.num_ipus)):
+            raise SpecError(
+                f"MachineSpec.simulated_ipus is {shown(part)}: it must divide the {self.num_ipus} IPUs of {self.name}, "
+                f"and be a multiple of the {math.lcm(self.ipus_per_machine, sides)} that share a host link or a rung"
+            )
+
+    @property
+    def num_simulated(self) -> int:
+        """IPUs that are simulated: the first of the machine. IPU k does what IPU k modulo this number does."""
+        return self.simulated_ipus or self.num_ipus
 
     @property
     def num_machines(self) -> int:

@@ -75,7 +75,12 @@ _KIND_NAMES = {int: "a whole number", float: "a number", str: "a string"}
 
 
 def load_machine(
-    name_or_path: str, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
+    name_or_path: str,
+    *,
+    num_ipus: int | None = None,
+    num_tiles: int | None = None,
+    sync_pattern: str | None = None,
+    simulated_ipus: int | None = None,
 ) -> MachineSpec:
     """The machine of this name in the catalogue, or of this TOML file.
 
@@ -85,6 +90,7 @@ def load_machine(
         num_ipus: IPUs in all, 1 to 256, instead of the machine's own; several of the same IPU-Machines if one has not enough.
         num_tiles: tiles of each IPU, instead of the machine's own.
         sync_pattern: 'full', 'singlePipeline' or 'replicaAndLadder', instead of the machine's own.
+        simulated_ipus: IPUs that are simulated, of which the others do the same; 0: all.
 
     Raises:
         SpecError: for an unknown name, a file that cannot be read, or a value outside of its bounds.
@@ -92,11 +98,16 @@ def load_machine(
     path = Path(name_or_path)
     is_file = name_or_path not in machine_names() and (path.suffix == ".toml" or os.sep in name_or_path or _is_there(path))
     machine = _from_file(path) if is_file else named_machine(name_or_path)
-    return changed_machine(machine, num_ipus=num_ipus, num_tiles=num_tiles, sync_pattern=sync_pattern)
+    return changed_machine(machine, num_ipus=num_ipus, num_tiles=num_tiles, sync_pattern=sync_pattern, simulated_ipus=simulated_ipus)
 
 
 def changed_machine(
-    machine: MachineSpec, *, num_ipus: int | None = None, num_tiles: int | None = None, sync_pattern: str | None = None
+    machine: MachineSpec,
+    *,
+    num_ipus: int | None = None,
+    num_tiles: int | None = None,
+    sync_pattern: str | None = None,
+    simulated_ipus: int | None = None,
 ) -> MachineSpec:
     """The machine with some values changed.
 
@@ -104,12 +115,17 @@ def changed_machine(
         machine: the machine to change.
         num_ipus: IPUs in all, as for `load_machine`; None: as it is.
         num_tiles: tiles of each IPU; None: as it is.
-        sync_pattern: as for `load_machine`; None: as it is.
+        sync_pattern, simulated_ipus: as for `load_machine`; None: as it is.
 
     Raises:
         SpecError: for a value outside of its bounds.
     """
-    wanted = {"num_ipus": ("num_ipus", num_ipus), "num_tiles": ("ipu.num_tiles", num_tiles), "sync_pattern": ("sync_pattern", sync_pattern)}
+    wanted = {
+        "num_ipus": ("num_ipus", num_ipus),
+        "num_tiles": ("ipu.num_tiles", num_tiles),
+        "sync_pattern": ("sync_pattern", sync_pattern),
+        "simulated_ipus": ("simulated_ipus", simulated_ipus),
+    }
     asked = [
         checked_field(field_path, value, where=f"{machine.name}, asked for with", source=f"asked for: {argument}={plain(value)}")
         for argument, (field_path, value) in wanted.items()

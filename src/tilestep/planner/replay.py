@@ -1,8 +1,9 @@
 """Plays a candidate: two updates of its pipeline in a dry run, on a machine beside the process's."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -118,7 +119,7 @@ def partition_of(model: Model, candidate: Candidate) -> Partition:
 def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec) -> PlayedCandidate:
     """Plays a candidate. It may not fit: `lacks` says so."""
     initialize()
-    machine = machine_beside(spec, PlanOptions())
+    machine = machine_beside(_of_one_replica(spec, candidate), PlanOptions())
     player = machine.player()
     try:
         with machine.running(player):
@@ -151,6 +152,13 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
         lacks=lacks,
         shown=Replayed(cycles=cycles, fullness=fullness, fits=not lacks),
     )
+
+
+def _of_one_replica(spec: MachineSpec, candidate: Candidate) -> MachineSpec:
+    """The machine with no more IPUs simulated than differ: those of a replica, or of the replicas on one IPU-Machine."""
+    alike = math.lcm(candidate.num_ipus // candidate.replicas, spec.ipus_per_machine)
+    fills = candidate.num_ipus % alike == 0 and spec.num_ipus % alike == 0
+    return replace(spec, simulated_ipus=alike if fills and alike < spec.num_ipus else 0)
 
 
 def _fullest(system: System, num_ipus: int) -> tuple[int, dict[str, int]]:

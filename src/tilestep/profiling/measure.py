@@ -309,9 +309,14 @@ def _assumptions(machine: MachineSpec, ran: Sequence[CompiledProgram], dropped: 
     sentences = sorted({sentence for program in ran for sentence in program.planned.assumptions})
     if any(isinstance(use.leaf, HostCall) for program in ran for use in program.cost().uses):
         sentences.append("The host answers a callback, infeed or outfeed at once; only the transfers take time.")
-    assumed = [entry.path for entry in describe(machine) if entry.basis == "assumed"]
+    assumed = [entry.path for entry in describe(machine) if entry.basis == "assumed" and entry.path != "simulated_ipus"]
     if ran and assumed:
         sentences.append(f"Assumed figures of {machine.name}: {names_text(assumed, most=8)}.")
+    if machine.num_simulated < machine.num_ipus:
+        sentences.append(
+            f"IPU k does what IPU k modulo {machine.num_simulated} does (simulated_ipus). The timeline has the simulated ones alone; all "
+            "figures count the others too."
+        )
     if dropped:
         sentences.append(f"The timeline leaves out the last {dropped:,} events; all figures count them.")
     return tuple(sentences)

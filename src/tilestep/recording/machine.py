@@ -11,6 +11,7 @@ from tilestep.machine.toml import checked_field
 from tilestep.messages import shown
 
 _WORDS = ("name", "description")
+_LATER: Mapping[str, Any] = {"simulated_ipus": 0}  # fields that earlier recordings lack
 _WHERE = "the machine of the recording:"
 _MOST_TILES_PER_IPU = 2**16
 
@@ -27,7 +28,7 @@ def machine_from_document(document: object) -> MachineSpec:
     """
     if not isinstance(document, Mapping):
         raise RecordingError(f"{_WHERE} it is {shown(document)}, and must be an object with every field by its path")
-    fields = cast("Mapping[str, Any]", document)
+    fields = {**_LATER, **cast("Mapping[str, Any]", document)}
     known = (*_WORDS, *FIELD_KINDS)
     missing, strange = [path for path in known if path not in fields], [path for path in fields if path not in known]
     if missing or strange:

@@ -99,7 +99,7 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                 program = programs.get(call.key)
                 if program is None:
                     raise ValueError(f"a call dispatches program {call.key}, which is not there")
-                parts += len(call.ipus)
+                parts += len(call.arguments)
                 if parts > MAX_PARTS:
                     raise ValueError(f"the calls dispatch more than {MAX_PARTS:,} parts of programs, which is more than a log keeps")
                 system.dispatch(program, call)

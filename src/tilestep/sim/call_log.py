@@ -42,9 +42,9 @@ class Interned(Generic[T]):
 class CallLog:
     """Keeps the calls on a running system, up to a bound. They become numbers when many have gathered, or somebody asks."""
 
-    def __init__(self, *, moments: int = 0) -> None:
-        """Args: moments: of the system before the first call."""
-        self._first_moment = moments
+    def __init__(self, *, moments: int = 0, simulated_ipus: int = 0) -> None:
+        """Args: moments: of the system before the first call. simulated_ipus: of the machine."""
+        self._first_moment, self._simulated_ipus = moments, simulated_ipus
         self._latest = 0
         self._kinds = array("B")
         self._numbers = array("q")
@@ -86,6 +86,7 @@ class CallLog:
                 batches=tuple(self._batches.items),
                 tasks=tuple(self._tasks.items),
                 complete=self._complete,
+                simulated_ipus=self._simulated_ipus,
             ),
             notes=self._notes[start.call :],
             lines=tuple(self._lines.items),
@@ -102,7 +103,7 @@ class CallLog:
                 times, kind = 1, _NUMBERS[type(call)]
                 numbers, note = self._numbers_of(call)
             if isinstance(call, Dispatch):
-                self._parts += len(call.ipus)
+                self._parts += len(call.arguments)
             if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS or self._parts > MAX_PARTS:
                 self._complete = False
                 return

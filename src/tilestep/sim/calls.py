@@ -83,6 +83,12 @@ class Dispatch(NamedTuple):
     task: PipelineTask | None = None  # the pipeline's task that the run belongs to
     line: HostLine | None = None
 
+    @property
+    def simulated(self) -> tuple[int, ...]:
+        """Those of the IPUs that have arguments and results: all, or those that are simulated, which have the lowest numbers."""
+        lowest = sorted(self.ipus)[: len(self.arguments)]
+        return self.ipus if len(lowest) == len(self.ipus) else tuple(ipu for ipu in self.ipus if ipu <= lowest[-1])
+
 
 class Accumulated(NamedTuple):
     """A loop that accumulates gradients has done some steps."""
@@ -130,6 +136,7 @@ class CallNames:
     batches: tuple[EffectiveBatch, ...]  # batches of updates, by their numbers
     tasks: tuple[str, ...]  # kinds of a pipeline's tasks, by their numbers
     complete: bool  # whether no call is missing at the end
+    simulated_ipus: int = 0  # those from this number on have no arguments and results; 0: all have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,8 +208,9 @@ class _Reader:
     def _dispatch(self, line: HostLine | None) -> Dispatch:
         latest = self._latest
         key, ipus, group, entry, stage, task, microbatch = self._take(7)
-        devices = self._calls.names.ipus[ipus]
-        arguments, results = (self._rows(len(devices)) for _ in range(2))
+        devices, num_simulated = self._calls.names.ipus[ipus], self._calls.names.simulated_ipus
+        num_rows = sum(ipu < num_simulated for ipu in devices) if num_simulated else len(devices)
+        arguments, results = (self._rows(num_rows) for _ in range(2))
         for row in results:
             if row:
                 self._latest = max(self._latest, latest + row[-1])

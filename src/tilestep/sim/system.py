@@ -205,7 +205,7 @@ class System:
 
     def keep_calls(self, keep: bool) -> None:
         """Says whether calls are kept from now on, in a new log."""
-        self._log = CallLog(moments=self._moments) if keep else None
+        self._log = CallLog(moments=self._moments, simulated_ipus=self.machine.simulated_ipus) if keep else None
 
     def clear_trace(self) -> None:
         """Forgets all events. Sums, clocks and marks stay."""
@@ -363,7 +363,7 @@ class System:
         found = require_value(self._values, value)
         found.use()
         self._lockstep.flush()
-        self._downloads.bring(value, found, self._host)
+        self._downloads.bring(value, found, self._host, alone=True)
         if self._log is not None:
             self._log.add(Read(value, line))
         self._wait_until(found.host_ready, found)
@@ -450,6 +450,8 @@ class System:
         if recorder.enabled:
             note_dispatch(recorder, prepared, self._dispatches, (host, self._host), group, task, counts)
         run = ProgramRun(prepared, "" if group is None else group[0], self._host, loads, self._dispatches, recorder.host_event)
+        if not prepared.others <= partition.others:
+            partition.others |= prepared.others
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             if state.partition is not partition:
                 state.join(partition)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilestep.messages import shortened, shown
 from tilestep.train.other_arguments import devices_named, platform_named, require_one_of, require_tree
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.within import within
@@ -267,7 +268,7 @@ def _moved(leaves: Sequence[Any], spaces: Sequence[Any]) -> list[Any]:
             moved[index] = _jax.device_put(leaves[index], spaces[index])
         return moved
     shardings = [_sharding_in(leaves[index], _KIND_OF[spaces[index]]) for index in indices]
-    for index, leaf in zip(indices, _jax.device_put([leaves[index] for index in indices], shardings), strict=True):
+    for index, leaf in zip(indices, put_shards([leaves[index] for index in indices], shardings), strict=True):
         moved[index] = leaf
     return moved
 

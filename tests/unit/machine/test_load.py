@@ -109,6 +109,35 @@ def test_a_sync_pattern_is_asked_for_by_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "num_ipus", "pattern", "part", "message"),
+    [
+        (
+            "bow-pod16",
+            None,
+            None,
+            3,
+            r"simulated_ipus is 3: it must divide the 16 IPUs of bow-pod16, and be a multiple of the 4 that share",
+        ),
+        ("bow-pod16", None, None, 32, r"simulated_ipus is 32: it must divide the 16 IPUs"),
+        ("bow-2000", None, None, 2, r"simulated_ipus is 2: .* a multiple of the 4 that share"),
+        ("c600", 8, "replicaAndLadder", 1, r"simulated_ipus is 1: .* a multiple of the 2 that share a host link or a rung"),
+        ("bow-pod16", None, None, -4, r"simulated_ipus is -4: it must be"),
+    ],
+)
+def test_a_part_that_does_not_stand_for_the_whole_is_refused(
+    name: str, num_ipus: int | None, pattern: str | None, part: int, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        load_machine(name, num_ipus=num_ipus, sync_pattern=pattern, simulated_ipus=part)
+
+
+def test_a_part_of_the_ipus_may_be_simulated() -> None:
+    assert load_machine("bow-pod16").num_simulated == 16
+    assert [load_machine("bow-pod16", simulated_ipus=part).num_simulated for part in (0, 4, 8, 16)] == [16, 4, 8, 16]
+    assert load_machine("c600", num_ipus=8, simulated_ipus=1).num_simulated == 1
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ('sync_pattern = "Full"', r"sync_pattern is 'Full': it must be one of full, singlePipeline, replicaAndLadder"),

@@ -140,7 +140,7 @@ class Host:
         self, ipus: tuple[int, ...], called: Program, arguments: Sequence[Sequence[int]], *, group: tuple[str, int] | None = None
     ) -> list[list[int]]:
         """Dispatch on several IPUs."""
-        results = [[self.name() for _ in called.results] for _ in ipus]
+        results = [[self.name() for _ in called.results] for _ in arguments]
         self.system.dispatch(
             called, Dispatch(key=self.key(called), ipus=ipus, arguments=arguments, results=results, counts=(), group=group)
         )

@@ -19,7 +19,16 @@ from tilestep.recording.edits.programs import scaled
 FAMILY: Final = "family."  # prefix of a knob for the supersteps of one family: their cost
 _SETTING: Final = re.compile(r"\s*([\w.-]+)\s*=\s*(.+?)\s*")
 _FACTOR: Final = re.compile(r"([x/])\s*(\d{1,9}(?:\.\d{1,9})?)", re.ASCII)
-_FIXED: Final = ("num_ipus", "ipus_per_machine", "link.ipus_per_rack", "link.topology", "ipu.clock_hz", "ipu.generation", "ipu.version")
+_FIXED: Final = (
+    "num_ipus",
+    "simulated_ipus",
+    "ipus_per_machine",
+    "link.ipus_per_rack",
+    "link.topology",
+    "ipu.clock_hz",
+    "ipu.generation",
+    "ipu.version",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

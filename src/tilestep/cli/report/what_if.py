@@ -11,6 +11,7 @@ from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
 from tilestep.figures.quantities import time_text
 from tilestep.figures.reader import open_report
+from tilestep.machine.spec import MachineSpec
 from tilestep.machine.toml import load_machine
 from tilestep.messages import sentences
 from tilestep.recording.sources import hlo_of, options_of
@@ -47,6 +48,11 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _like(recorded: MachineSpec, name: str) -> MachineSpec:
+    """The machine of this name, with the recorded one's sync pattern, and as many IPUs simulated."""
+    return load_machine(name, sync_pattern=recorded.sync_pattern, simulated_ipus=recorded.simulated_ipus)
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout. Returns 2 after a message to stderr if the recording cannot be played, or a setting is wrong."""
     return exit_status(_COMMAND, lambda: _what_if(args))
@@ -59,7 +65,7 @@ def _what_if(args: argparse.Namespace) -> int:
         history = report.history
         _ = report.execution  # without one no knob would change anything
         clock_hz = history.machine.ipu.clock_hz
-        machine = None if args.machine is None else load_machine(args.machine, sync_pattern=history.machine.sync_pattern)
+        machine = None if args.machine is None else _like(history.machine, args.machine)
         if settings or machine is not None:
             found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables), machine=machine)
             now, then = seconds_from_cycles(found.cycles, clock_hz), seconds_from_cycles(found.turned_cycles, found.machine.ipu.clock_hz)

@@ -53,7 +53,7 @@ class SweepPoint:
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables of its process, beside those of `base`. Raises: UsageError for one with a bad value."""
-        options = argparse.Namespace(machine=self.machine or None, ipus=self.ipus, tiles=None, sync_pattern=None)
+        options = argparse.Namespace(machine=self.machine or None, ipus=self.ipus, tiles=None, sync_pattern=None, simulated_ipus=None)
         own = dict(self.env)
         ours = environ_of(options, {**base, **own})
         both = sorted(own.keys() & ours.keys())

@@ -85,7 +85,7 @@ class LoadedExecutable(_native.ExecutableBase):
     def _set_c_fields(self) -> None:
         self.num_replicas, self.num_partitions = self.request.num_replicas, self.request.num_partitions
         self.num_outputs, self.shapes = len(self.outputs.specs), self.outputs.shapes
-        self.devices = tuple(self.client.devices[index] for index in self.request.ipus)
+        self.devices = tuple(device for index in self.request.ipus if (device := self.client.devices[index]).is_simulated)
         self.memories = tuple(tuple(device.memory(kind) for kind in self.outputs.memory_kinds) for device in self.devices)
         may_wait_for_the_host = self.request.has_feeds or self.plan.callbacks  # and for what it does after it has started the program
         if len(self.devices) > 1 and not may_wait_for_the_host:
@@ -213,6 +213,12 @@ class LoadedExecutable(_native.ExecutableBase):
         """
         self.client.require_same_settings()
         mode = self.client.dry_mode
+        if mode is None and len(self.devices) < len(self.request.ipus):
+            raise UnsupportedError(
+                f"program {self.plan.name!r} computes no values, because not all of its {len(self.request.ipus)} IPUs are simulated "
+                f"(simulated_ipus is {self.client.machine.num_simulated}): run it dry, in tilestep.dry_run() or by "
+                "`tilestep run --dry-run`, or leave TILESTEP_SIMULATED_IPUS out"
+            )
         if mode is not None or any_dry(columns):
             return self._dry_runs.run(columns, values, first, undonated or (), mode, done)
         runs = self._host_runs
@@ -247,7 +253,8 @@ class LoadedExecutable(_native.ExecutableBase):
         )
 
     def _planned_run(self, counters: tuple[tuple[int, int], ...]) -> PlannedRun:
-        return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters, self.source)
+        simulated = tuple(device.id for device in self.devices)
+        return PlannedRun(self.plan.program, self.key, self.request.ipus, self.num_outputs, counters, self.source, simulated)
 
     def _source(self, name: str, hlo: bytes) -> ProgramSource:
         request = self.request

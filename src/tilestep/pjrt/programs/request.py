@@ -1,12 +1,15 @@
 """A program that JAX wants compiled: its code, its options, and the IPUs that it runs on."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilestep import protobuf
+from tilestep.errors import UnsupportedError
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import shown
 from tilestep.options import PREFIX, PlanOptions
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.programs.feeds import has_feeds
@@ -70,6 +73,13 @@ def read_request(code: bytes, options: bytes, machine: MachineSpec, num_devices:
     )
     if unknown := [index for index in request.ipus if not 0 <= index < num_devices]:
         raise ValueError(f"the program wants IPU {unknown[0]}; {machine.name} has IPUs 0 to {num_devices - 1}")
+    part = Counter(index % machine.num_simulated for index in request.ipus)
+    if not part.keys() <= set(request.ipus) or len(set(part.values())) > 1:
+        raise UnsupportedError(
+            f"a program is for the IPUs {shown(list(request.ipus))}, but {machine.num_simulated} IPUs are simulated (simulated_ipus), "
+            f"as if IPU k did what IPU k modulo {machine.num_simulated} does: run it on all IPUs that do the same, simulate the IPUs of a "
+            "whole replica, or leave TILESTEP_SIMULATED_IPUS out"
+        )
     return request
 
 

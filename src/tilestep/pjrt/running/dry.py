@@ -161,6 +161,7 @@ class DryRuns:
         self._site_locations = site_locations
         self._results = results
         self._new_key = new_key
+        self._num_devices = len(planned.simulated)
         self._by_mode: dict[DryMode, PlannedRun] = {}
         self._body_cycles: dict[DryMode, int] = {}
 
@@ -183,7 +184,7 @@ class DryRuns:
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._planned_in(mode)
         self._add_time(planned, mode)
-        num_devices = len(planned.ipus)
+        num_devices = self._num_devices
         for index, (argument, column) in enumerate(zip(arguments, columns, strict=True)):
             if argument.result is not None and argument.index not in undonated:
                 for array in column if isinstance(column, list) else [column]:

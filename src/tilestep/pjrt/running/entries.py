@@ -23,6 +23,7 @@ class PlannedRun(NamedTuple):
     num_outputs: int
     counted: tuple[tuple[int, int], ...]  # (site, arm) of each counter
     source: ProgramSource
+    simulated: tuple[int, ...]  # those of the IPUs that are
 
 
 class RunEntry(NamedTuple):

@@ -259,7 +259,7 @@ class Player:
                 play(self.system, (entry,), {})
 
     def _play_run(self, run: RunEntry) -> None:
-        planned, ipus = run.planned, run.planned.ipus
+        planned, ipus = run.planned, run.planned.simulated
         self.programs.ran(planned.key, planned.source)
         num_arguments, num_outputs = len(run.arguments) // len(ipus), planned.num_outputs
         arguments = [list(run.arguments[k * num_arguments : (k + 1) * num_arguments]) for k in range(len(ipus))]
@@ -270,7 +270,7 @@ class Player:
                 row[index], self._next_copy = self._next_copy, self._next_copy - 1
         dispatch = Dispatch(
             key=planned.key,
-            ipus=ipus,
+            ipus=planned.ipus,
             arguments=arguments,
             results=[range(run.first + k * num_outputs, run.first + (k + 1) * num_outputs) for k in range(len(ipus))],
             counts=[_counts(planned.counted, run.counters, k) for k in range(len(ipus))],

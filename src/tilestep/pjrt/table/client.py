@@ -96,7 +96,9 @@ class Client:
         self.in_flight = ProgramsInFlight()
         self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
         self.device_addresses = pointers([device.address for device in self.devices])
-        self.memory_addresses = pointers([memory.address for device in self.devices for memory in device.memories])
+        self.simulated = [device for device in self.devices if device.is_simulated]
+        self.simulated_addresses = pointers([device.address for device in self.simulated])
+        self.memory_addresses = pointers([memory.address for device in self.simulated for memory in device.memories])
         self.kind_ids = int32s(range(len(MEMORY_KINDS)))
         self.version = (  # a part of the keys of JAX's compilation cache: all that a plan depends on, but for program and topology
             f"tilestep {version('tilestep')}, emulating {settings.machine.name}; values by XLA:CPU; {settings.plan_options}"
@@ -245,11 +247,15 @@ answers("PJRT_Client_PlatformVersion", "platform_version platform_version_size",
 answers("PJRT_Client_ProcessIndex", "process_index", lambda _: 0)
 answers("PJRT_Client_TopologyDescription", "topology", lambda client: client.address)
 answers("PJRT_Client_Devices", "devices num_devices", _devices)
-answers("PJRT_Client_AddressableDevices", "addressable_devices num_addressable_devices", _devices)
+answers(
+    "PJRT_Client_AddressableDevices",
+    "addressable_devices num_addressable_devices",
+    lambda client: (addressof(client.simulated_addresses), len(client.simulated)),
+)
 answers(
     "PJRT_Client_AddressableMemories",
     "addressable_memories num_addressable_memories",
-    lambda client: (addressof(client.memory_addresses), len(client.devices) * len(MEMORY_KINDS)),
+    lambda client: (addressof(client.memory_addresses), len(client.simulated) * len(MEMORY_KINDS)),
 )
 
 

@@ -10,6 +10,8 @@ from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.entry_points import answers, clear_flags, entry_point, immortal, named_values, pointers, text
 
+# Number of the process that has the IPUs which are not simulated. It is not 1, because JAX would compare values with those of process 1.
+_NOBODY = 2
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 DEVICE_KIND = "Graphcore-IPUModel"
 
@@ -26,6 +28,7 @@ class Device:
         self.note_put: tuple[Any, ...] | None = None  # (type of entry, function that appends it, id, XLA:CPU's device)
         self.journal = journal  # its client's; values of an older client may still exist
         self.hardware_id = hardware_id
+        self.is_simulated = index < machine.num_simulated
         self.sram_bytes = machine.ipu.sram_bytes
         self.label = f"IpuDevice(id={index}, num_tiles={machine.ipu.num_tiles}, version={machine.ipu.version})"
         self.attributes, self._kept = named_values(
@@ -88,13 +91,13 @@ def _attributes(device: Device) -> tuple[int, int]:
 
 
 answers("PJRT_DeviceDescription_Id", "id", lambda device: device.id)
-answers("PJRT_DeviceDescription_ProcessIndex", "process_index", lambda _: 0)
+answers("PJRT_DeviceDescription_ProcessIndex", "process_index", lambda device: 0 if device.is_simulated else _NOBODY)
 answers("PJRT_DeviceDescription_Attributes", "attributes num_attributes", _attributes)
 answers("PJRT_DeviceDescription_Kind", "device_kind device_kind_size", lambda _: text(DEVICE_KIND))
 answers("PJRT_DeviceDescription_DebugString", "debug_string debug_string_size", lambda device: text(device.label))
 answers("PJRT_DeviceDescription_ToString", "to_string to_string_size", lambda device: text(device.label))
 answers("PJRT_Device_GetDescription", "device_description", lambda device: device.address)
-answers("PJRT_Device_IsAddressable", "is_addressable", lambda _: True)
+answers("PJRT_Device_IsAddressable", "is_addressable", lambda device: device.is_simulated)
 answers("PJRT_Device_LocalHardwareId", "local_hardware_id", lambda device: device.hardware_id)
 answers(
     "PJRT_Device_AddressableMemories",

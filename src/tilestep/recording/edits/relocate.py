@@ -27,7 +27,7 @@ def on_cpu(keys: Collection[int]) -> Change:
             for value in dict.fromkeys(used(call)):
                 calls += (Wait(value), Read(value))
             program = script.programs[call.key]
-            for ipu, row in zip(call.ipus, call.results, strict=True):
+            for ipu, row in zip(call.simulated, call.results, strict=True):
                 calls += (
                     Put(value, ipu, result.size_bytes, result.on_host, None) for value, result in zip(row, program.results, strict=True)
                 )

@@ -25,12 +25,13 @@ class Downloads:
     def __init__(self, machine: MachineSpec, ipus: Sequence[IpuState], execution: Executor, lockstep: Lockstep) -> None:
         self._machine, self._ipus, self._execution, self._lockstep = machine, ipus, execution, lockstep
 
-    def bring(self, name: int, value: Value, host_cycle: int) -> None:
+    def bring(self, name: int, value: Value, host_cycle: int, *, alone: bool = False) -> None:
         """Copies a value to the host, unless the host has it. IPUs that sync with its own wait meanwhile, if it is on the chip only.
 
         Args:
             name: number of the value.
             host_cycle: at which the host asks for it.
+            alone: whether it does not ask for the values of IPUs that do the same and are not simulated.
 
         Raises:
             ValueError: if it was donated.
@@ -45,7 +46,7 @@ class Downloads:
             assert value.made_by is not None  # else the host would have the value
             if self._lockstep.partition is not None and self._lockstep.partition is state.partition:
                 self._lockstep.flush()
-            waiting = state.waits_with()
+            waiting = state.waits_with(self._machine.num_simulated)
             start = max(host_cycle, *(member.free for member in waiting))
             sync = sync_cycles(self._machine, tuple(member.index for member in waiting))
             end = self._execution.download(value, RunPart(state), value.made_by, sync, start)
@@ -53,3 +54,4 @@ class Downloads:
                 member.free = end
         if value.made_by is not None:
             value.made_by.host.read += value.size_bytes
+            value.made_by.read_alone += value.size_bytes if alone else 0

@@ -5,7 +5,7 @@ which other IPUs have to be between two steps meanwhile. This module does not ch
 a run that no other program's steps can hold up, `sim.play` does for runs of a group on several IPUs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -22,6 +22,9 @@ from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
 from tilestep.units import ceil_div, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
+
+Ways = tuple[tuple[tuple[int, int], int], ...]
+"""((from, to), bytes) of each message."""
 
 _MAX_KNOWN_TRANSFERS: Final = 4096
 
@@ -40,8 +43,8 @@ class Executor:
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
         self._link_cycles: dict[tuple[bool, int], int] = {}  # (whether to the host, bytes) -> cycles over a host link
-        # ((from, to), bytes) of all messages -> cycles of sync, cycles of exchange, loads of links and gateways
-        self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
+        # messages, the IPUs beside that are not simulated -> cycles of sync, cycles of exchange, loads of links and gateways
+        self._passes: dict[tuple[Ways, frozenset[IpuState]], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
 
     def loads(self, prepared: PreparedProgram, counts: Sequence[Counts]) -> tuple[Load, ...]:
@@ -130,12 +133,14 @@ class Executor:
         Args: sizes: (from, to) -> bytes.
         """
         ways = tuple(sizes.items())
-        known = self._passes.get(ways)
+        partition = next(iter(members)).partition
+        others = frozenset[IpuState]() if partition is None else partition.others
+        known = self._passes.get((ways, others))
         if known is None:
-            cost = pass_cost(self._machine, [(source, target, size_bytes) for (source, target), size_bytes in ways])
+            cost = pass_cost(self._machine, self._of_all(ways, others))
             if len(self._passes) >= _MAX_KNOWN_TRANSFERS:
                 self._passes.clear()
-            known = self._passes[ways] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
+            known = self._passes[ways, others] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
         sync, exchange, loads = known
         synced = start + sync
         key = next(iter(members.values())).key
@@ -147,6 +152,15 @@ class Executor:
             state.free = end
         self.horizon = max(self.horizon, end)
         return end
+
+    def _of_all(self, ways: Ways, others: Collection[IpuState]) -> list[tuple[int, int, int]]:
+        """(from, to, bytes) of all messages, with those of IPUs that are not simulated."""
+        messages = [(source, target, size_bytes) for (source, target), size_bytes in ways]
+        numbers = {state.index for state in others}
+        for shift in range(self._machine.num_simulated, self._machine.num_ipus, self._machine.num_simulated) if others else ():
+            alike = [(source + shift, target + shift, size_bytes) for (source, target), size_bytes in ways]
+            messages += [message for message in alike if numbers.issuperset(message[:2])]
+        return messages
 
     def from_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from streaming memory to the host; no IPU takes part."""
@@ -179,10 +193,10 @@ class Executor:
 
     def _shares(self, run: ProgramRun) -> list[Share]:
         """The shares of a run that has its partition to itself."""
-        shares = [Share([run.parts[k] for k in positions], sync) for positions, sync in run.prepared.shares]
+        shares = [Share([run.parts[k] for k in positions], sync) for positions, sync, _ in run.prepared.shares]
         if run.prepared.num_io_tiles:
-            for share in shares:
-                share.parts[0].beside = len(share.parts) == 1
+            for share, (_, _, is_alone) in zip(shares, run.prepared.shares, strict=True):
+                share.parts[0].beside = is_alone
         return shares
 
     # The steps

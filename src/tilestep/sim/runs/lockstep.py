@@ -18,7 +18,7 @@ from tilestep.sim.runs.run import ProgramRun, RunPart
 from tilestep.sim.state.ledger import ProgramLedger
 from tilestep.sim.state.residency import NOWHERE, IpuState, SyncPartition, Value
 
-MAX_WORK: Final = 2**16  # runs and copies that wait to be played; at this number the first half is played without those that follow
+MAX_WORK: Final = 2**18  # runs and copies that wait to be played; at this number the first half is played without those that follow
 
 
 @final

@@ -14,7 +14,6 @@ from typing import Any, Final, final
 from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.channel import Channel
-from tilestep.sim.cycles.sync import host_set
 from tilestep.sim.runs.execute import Executor
 from tilestep.sim.runs.play import Download, Pass, Play, Work
 from tilestep.sim.runs.run import ProgramRun, RunPart
@@ -37,7 +36,7 @@ def play_fastest(
         return max(max(state.free, state.io_end) for state in partition.members.values())
 
     own: SyncPattern = machine.sync_pattern
-    if len({host_set(machine, index) for index in partition.members}) < 2:  # all wait for each other under each pattern
+    if len({state.host_set for state in partition.together(machine.num_simulated)}) < 2:  # all wait for each other under each pattern
         play(own)
         return
     before = _Before(execution, partition, copies, loading, work)

@@ -118,11 +118,14 @@ class Play:
         self._together: dict[int, list[int]] = {}  # IPUs by the number of their set
         held: dict[int, _Set] = {}
         self._sets: dict[int, _Set] = {}  # by IPU
-        for index, state in self._members.items():
-            self._together.setdefault(state.host_set, []).append(index)
+        together = partition.together(machine.num_simulated)
+        self._is_alone = len(together) == 1
+        for state in together:
+            self._together.setdefault(state.host_set, []).append(state.index)
+        for index in self._members:
             self._sets[index] = held.setdefault(host_set(machine, index, pattern), _Set())
         self._sync = {number: sync_cycles(machine, tuple(ipus)) for number, ipus in self._together.items()}
-        self._has_sides = pattern == machine.sync_pattern and len(held) > 1
+        self._has_sides = pattern == machine.sync_pattern == "replicaAndLadder" and len(held) > 1
         self._requesting: list[_Set] = []  # sets with open requests
         self._own: list[_Item] = []  # steps within an IPU that could begin now
         self._events: list[tuple[int, int, bool, _Ending]] = []  # (cycle, serial, whether something ends, what)
@@ -130,7 +133,7 @@ class Play:
 
     def play(self, work: list[Work]) -> None:
         """Moves the clocks of all members by `work`."""
-        if len(self._members) == 1:
+        if self._is_alone:
             self._in_turn(work)
             return
         for entry in work:
@@ -243,8 +246,8 @@ class Play:
 
     def _on_one_side(self, item: _Item) -> bool:
         """Whether all IPUs of an exchange are in one set, of which there are several."""
-        first, *others = (self._sets[part.state.index] for part in item.step.parts)
-        return self._has_sides and bool(others) and all(other is first for other in others)
+        first, *others = (self._sets[part.state.index] for part in item.step.parts)  # one alone passes on to IPUs that are not simulated
+        return self._has_sides and all(other is first for other in others)
 
     def _begin(self, now: int) -> None:
         """Begins all steps that can begin in cycle `now`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar, final
 
 from tilestep.plan.steps import Counts, Program
@@ -12,6 +12,7 @@ from tilestep.sim.cycles.body import BodyCost, Site
 from tilestep.sim.trace import KINDS, EventKind
 
 _K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class ProgramLedger:
         self.refed = [0] * len(program.arguments)
         self.repeated = [0] * len(program.arguments)
         self.runs_by_group: Counter[str] = Counter()
+        self.read_alone = 0  # bytes of `host.read` that the host reads of the simulated IPUs only
+        self.alike: dict[int, int] = {}  # IPU that is not simulated -> the one whose work it does
 
     @property
     def body(self) -> BodyCost:
@@ -145,25 +148,32 @@ class ProgramLedger:
         host.restored += bytes_restored
 
     def totals(self) -> ProgramTotals:
-        """A frozen copy."""
+        """A frozen copy, with what IPUs that are not simulated do."""
+        times = 1 + len(self.alike) // max(len(set(self.alike.values())), 1)
+        read = self.host.read * times - self.read_alone * (times - 1)
         return ProgramTotals(
             program=self.program,
             key=self.key,
             body=self.body,
             runs=self.runs,
             loads=self.loads,
-            cycles={ipu: dict(zip(KINDS, row, strict=True)) for ipu, row in self.cycles.items()},
-            counted={ipu: dict(sites) for ipu, sites in self.counted.items()},
-            host=replace(self.host),
+            cycles={ipu: dict(zip(KINDS, row, strict=True)) for ipu, row in self._on_all(self.cycles)},
+            counted={ipu: dict(sites) for ipu, sites in self._on_all(self.counted)},
+            host=HostBytes(saved=self.host.saved * times, restored=self.host.restored * times, read=read),
             sizes=RunSizes(
-                runs_by_bytes_in=dict(self.runs_by_bytes_in),
-                runs_by_bytes_out=dict(self.runs_by_bytes_out),
-                first_runs=tuple(self.first_runs),
+                runs_by_bytes_in={size * times: runs for size, runs in self.runs_by_bytes_in.items()},
+                runs_by_bytes_out={size * times: runs for size, runs in self.runs_by_bytes_out.items()},
+                first_runs=tuple((mark, bytes_in * times, bytes_out * times) for mark, bytes_in, bytes_out in self.first_runs),
             ),
-            refed=tuple(self.refed),
-            repeated=tuple(self.repeated),
+            refed=tuple(count * times for count in self.refed),
+            repeated=tuple(count * times for count in self.repeated),
             runs_by_group=dict(self.runs_by_group),
         )
+
+    def _on_all(self, by_ipu: Mapping[int, _V]) -> Iterator[tuple[int, _V]]:
+        """(IPU, what it has), those that are not simulated last."""
+        yield from by_ipu.items()
+        yield from ((ipu, by_ipu[simulated]) for ipu, simulated in self.alike.items() if simulated in by_ipu)
 
 
 def _minus(later: Mapping[_K, int], earlier: Mapping[_K, int]) -> dict[_K, int]:

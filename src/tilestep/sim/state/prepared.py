@@ -53,19 +53,20 @@ class Interface:
 class PreparedProgram:
     """One program on certain IPUs, ready to be dispatched."""
 
-    def __init__(self, ledger: ProgramLedger, body: BodyCost, states: tuple[IpuState, ...], machine: MachineSpec) -> None:
+    def __init__(self, ledger: ProgramLedger, body: BodyCost, states: Sequence[IpuState], machine: MachineSpec) -> None:
         program = ledger.program
         self.ledger = ledger
         self.body = body
-        self.states = states
+        self.states = tuple(state for state in states if state.index < machine.num_simulated)
+        self.others = frozenset(states).difference(self.states)
         self.interface = Interface(program)
         self.name = program.name
         self.num_io_tiles = program.num_io_tiles
         self.calls_host = body.calls_host
-        self.is_special = body.collective or self.calls_host or self.num_io_tiles > 0
+        self.is_special = bool(body.collective or self.calls_host or self.num_io_tiles or self.others)
         self.loads: tuple[Load, ...] | None = None  # links and gateways in one run; None: not known yet
         self.partition = SyncPartition()  # outside of groups
-        self.shares = _shares(states, machine)
+        self.shares = _shares(self.states, self.others, machine)
 
     def bodies(self, counts: Sequence[Counts]) -> list[BodyCycles]:
         """Cycles of one run's body, per device position.
@@ -118,12 +119,17 @@ class PreparedProgram:
         return ValueError(f"program '{self.name}': {donated_value(value)}")
 
 
-def _shares(states: Sequence[IpuState], machine: MachineSpec) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """(positions that wait for each other when one accesses the host, cycles of a sync of them), in order."""
+def _shares(
+    states: Sequence[IpuState], others: Collection[IpuState], machine: MachineSpec
+) -> tuple[tuple[tuple[int, ...], int, bool], ...]:
+    """(positions that wait for each other when one accesses the host, cycles of a sync of them, whether it is one IPU), in order."""
     sets: dict[int, list[int]] = {}
     for position, state in enumerate(states):
         sets.setdefault(state.host_set, []).append(position)
-    return tuple((tuple(positions), sync_cycles(machine, tuple(states[k].index for k in positions))) for positions in sets.values())
+    waiting = {number: [state.index for state in (*states, *others) if state.host_set == number] for number in sets}
+    return tuple(
+        (tuple(positions), sync_cycles(machine, tuple(waiting[number])), len(waiting[number]) == 1) for number, positions in sets.items()
+    )
 
 
 @final
@@ -191,11 +197,12 @@ class PreparedPrograms:
         ledger = self._known(program, key)
         if len(ipus) != program.num_ipus or len(set(ipus)) != len(ipus):
             raise ValueError(f"program '{program.name}' runs on {program.num_ipus} different IPUs, but was dispatched on {ipus}")
-        states = tuple(self._state_of(ipu) for ipu in ipus)
+        states = [self._state_of(ipu) for ipu in ipus]
         body = body_cost(program, self._machine, ipus)
         if ledger is None:
             ledger = self._ledgers[key] = ProgramLedger(program, key, lambda: body)
         prepared = self._prepared[key, ipus] = PreparedProgram(ledger, body, states, self._machine)
+        ledger.alike.update({state.index: state.index % self._machine.num_simulated for state in prepared.others})
         return prepared
 
     def _known(self, program: Program, key: int) -> ProgramLedger | None:

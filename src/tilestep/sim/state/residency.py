@@ -173,22 +173,27 @@ class IpuState:
         partition.members[self.index] = self
         self.partition = partition
 
-    def waits_with(self) -> list[IpuState]:
+    def waits_with(self, num_simulated: int) -> list[IpuState]:
         """This IPU and those that wait with it, when it accesses the host between two runs."""
         if self.partition is None:
             return [self]
-        return [member for member in self.partition.members.values() if member.host_set == self.host_set]
+        return [member for member in self.partition.together(num_simulated) if member.host_set == self.host_set]
 
 
 @final
 class SyncPartition:
     """The IPUs that synchronise, because they have one program, or one group of programs, loaded together."""
 
-    __slots__ = ("members", "paid_entry")
+    __slots__ = ("members", "others", "paid_entry")
 
     def __init__(self) -> None:
         self.members: dict[int, IpuState] = {}  # by number, in order of joining
+        self.others: frozenset[IpuState] = frozenset()  # IPUs of its programs that are not simulated
         self.paid_entry = 0  # the latest entry into a group whose dispatch the host has paid
+
+    def together(self, num_simulated: int) -> list[IpuState]:
+        """Its IPUs, with those that are not simulated."""
+        return [*self.members.values(), *(state for state in self.others if state.index % num_simulated in self.members)]
 
 
 def require_value(values: Mapping[int, Value], number: int) -> Value:

@@ -14,6 +14,7 @@ from tilestep import hints
 from tilestep.train.feeds.contiguous import ContiguousElements
 from tilestep.train.feeds.random_keys import keys_of
 from tilestep.train.jax_private import device_put
+from tilestep.train.simulated import is_simulated_in_part, put_shards
 from tilestep.train.untyped import Device, Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
@@ -121,6 +122,8 @@ def _put(elements: Pytree, sharding: Pytree) -> Pytree:
         return _jax.device_put(elements, sharding)
 
     def put(sharding: Sharding, part: Pytree) -> Pytree:
+        if is_simulated_in_part(sharding):
+            return put_shards(part, sharding)
         return _jax.tree.map(lambda array: _jax.make_array_from_process_local_data(sharding, array), part)
 
     return _jax.tree.map(put, sharding, elements)

@@ -5,16 +5,16 @@ arrays that are whole on one device each; what it calls in the end is not public
 public function does the same.
 """
 
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
+from tilestep.train.simulated import divided_alike, put_shards
 from tilestep.train.untyped import jax as _jax
 
 
@@ -94,19 +94,8 @@ def copied(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     A value that is divided over one mesh, and goes whole to another one of the same axes, stays divided: JAX would gather it on the host.
     """
     if not all(map(is_whole, values)) or not all(type(sharding) is SingleDeviceSharding for sharding in shardings):
-        return _jax.device_put(values, [*map(_divided_alike, values, shardings)])
+        return put_shards(list(values), [*map(divided_alike, values, shardings)])
     return whole_copied(values, shardings)
-
-
-def _divided_alike(value: Any, sharding: Sharding) -> Sharding:
-    """Where a value goes: on the devices of `sharding`, divided over its own axes too, if they are those of `sharding`'s mesh."""
-    own = getattr(value, "sharding", None)
-    if not isinstance(own, NamedSharding) or not isinstance(sharding, NamedSharding) or own.mesh.shape != sharding.mesh.shape:
-        return sharding
-    wanted = itertools.zip_longest(sharding.spec, own.spec)
-    if own.mesh == sharding.mesh or any(of not in (None, there) for of, there in wanted):
-        return sharding
-    return NamedSharding(sharding.mesh, own.spec, memory_kind=sharding.memory_kind)
 
 
 def whole_copied(values: Sequence[Any], shardings: Sequence[SingleDeviceSharding]) -> list[Any]:

@@ -80,7 +80,7 @@ class ReplicatedLoop:
             ReplicasDifferError: if processes give different carries.
         """
         tree = self.replicas.place(carry.tree)
-        if tree is not carry.tree and not self.replicas.replicated.is_fully_addressable:
+        if tree is not carry.tree and len(self.replicas.local) < self.replicas.count:
             differences = replica_differences(tree, self.replicas)
             if differences:
                 raise ReplicasDifferError(differences=differences, before_loop=True)

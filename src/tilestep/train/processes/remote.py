@@ -9,6 +9,7 @@ import numpy as np
 from jax.experimental import transfer
 from jax.sharding import Sharding
 
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
@@ -38,11 +39,11 @@ def remote_like(tree: Pytree, sharding: Sharding) -> Pytree:
 def put_local(values: Sequence[Any], shardings: Sequence[Sharding]) -> list[jax.Array]:
     """Copies values that every process has to its own devices; for shardings of other processes it gives arrays without data."""
     arrays = [
-        value if sharding.is_fully_addressable else remote_array(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
+        value if sharding.addressable_devices else remote_array(np.shape(value), _jax.dtypes.canonicalize_dtype(value.dtype), sharding)
         for value, sharding in zip(values, shardings, strict=True)
     ]
-    local = [index for index, sharding in enumerate(shardings) if sharding.is_fully_addressable]
-    copies = _jax.device_put([arrays[index] for index in local], [shardings[index] for index in local])
+    local = [index for index, sharding in enumerate(shardings) if sharding.addressable_devices]
+    copies = put_shards([arrays[index] for index in local], [shardings[index] for index in local])
     for index, copy in zip(local, copies, strict=True):
         arrays[index] = copy
     return arrays

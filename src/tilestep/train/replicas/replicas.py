@@ -23,6 +23,7 @@ from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.groups import groups_of
 from tilestep.train.replicas.shards import Shard, all_parts, is_shard, part_elements, readable
 from tilestep.train.replicas.share import ProcessShare
+from tilestep.train.simulated import is_simulated_in_part, put_shards
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.within import within
@@ -93,7 +94,7 @@ class Replicas:
     def of_stage(cls, mesh: Mesh, axis: str = AXIS) -> Replicas:
         """All replicas of a pipeline's stage, which one process has: this one, or another."""
         found = object.__new__(cls)
-        is_here = mesh.devices.flat[0].process_index == mesh.devices.flat[0].client.process_index()
+        is_here = bool(NamedSharding(mesh, PartitionSpec()).addressable_devices)
         found._fill(mesh, axis, tuple(range(mesh.shape[axis])) if is_here else ())
         return found
 
@@ -207,8 +208,8 @@ class Replicas:
 
     def _copied(self, arrays: list[Any], places: list[NamedSharding]) -> list[Any]:
         """The arrays on the replicas; with several processes each fills its own devices."""
-        if self.replicated.is_fully_addressable:
-            return _jax.device_put(arrays, places)
+        if self.replicated.is_fully_addressable or is_simulated_in_part(self.replicated):
+            return put_shards(arrays, places)
         return [_filled(array, place) for array, place in zip(arrays, places, strict=True)]
 
     def _is_here(self, carry: Pytree, index: int, leaf: Any) -> bool:
@@ -308,6 +309,8 @@ def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, 
 
 def _local(mesh: Mesh, axis: str) -> tuple[int, ...]:
     """Numbers of the replicas of this process. Raises: ValueError if replicas and processes do not go together."""
+    if is_simulated_in_part(NamedSharding(mesh, PartitionSpec())):
+        return tuple(range(mesh.shape[axis]))
     rows = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in row} for row in rows]
     for replica, owner in enumerate(owners):

@@ -84,7 +84,7 @@ def test_a_read_is_a_wait_first_and_both_have_its_line(kept: Player) -> None:
 
 def test_an_argument_that_a_program_may_not_take_over_is_copied_for_it(kept: Player) -> None:
     step = program(superstep(50), takes=(64,), gives=(64,), donates={0: 0})
-    planned = PlannedRun(step, 1, (0,), 1, (), source=cast("ProgramSource", None))  # which nobody asks for
+    planned = PlannedRun(step, 1, (0,), 1, (), source=cast("ProgramSource", None), simulated=(0,))  # which nobody asks for
     kept.journal.put(1, 0, 64, False)
     kept.journal.entries.append((RunEntry, planned, (1,), 2, (), (0,), None, None, ("train.py", 9)))
     _, copy, dispatch, forget = calls_of(kept)

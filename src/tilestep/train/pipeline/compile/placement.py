@@ -11,6 +11,7 @@ from tilestep.train.optimizers.sharded import replica_specs
 from tilestep.train.planned import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices, planned, require_tiles_left
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
+from tilestep.train.simulated import is_simulated_in_part
 from tilestep.train.untyped import Device, Spec
 from tilestep.train.untyped import jax as _jax
 
@@ -152,13 +153,19 @@ def placements_of(
         if key not in made:
             placement = _of_mesh(entry, replicas) if isinstance(entry, Mesh) else _of_indices(_listed(entry), devices, each, replicas)
             owners = sorted({device.process_index for device in placement.devices})
-            if len(owners) > 1:
+            in_part = is_simulated_in_part(placement.whole)
+            is_planned = placement.devices[0].platform == PLATFORM
+            if is_planned and own not in owners:
+                raise ValueError(
+                    f"stage {len(placements)} is on device {placement.devices[0]}, which is not simulated: a replica has {each} IPUs, so "
+                    "that TILESTEP_SIMULATED_IPUS must be a multiple of that, or left out"
+                )
+            if len(owners) > 1 and not in_part:
                 raise ValueError(_several_processes(len(placements), owners, devices, each, replicas))
             options = _plan_options(entry, plans)
-            is_planned = placement.devices[0].platform == PLATFORM
             if is_planned:
                 require_tiles_left(options, placement.devices[0])
-            made[key] = replace(placement, is_local=owners == [own], plan_options=options if is_planned else ())
+            made[key] = replace(placement, is_local=in_part or owners == [own], plan_options=options if is_planned else ())
         placements.append(made[key])
     _require_disjoint(placements)
     return tuple(placements)

@@ -14,6 +14,7 @@ from tilestep.train.jax_private import device_put
 from tilestep.train.jax_private.compiled_call import become_plain
 from tilestep.train.other_arguments import arguments_of
 from tilestep.train.pipeline.compile.tracing import Element
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -116,7 +117,7 @@ def _there(leaves: list[Any], where: Any) -> list[Any]:
     """On one device, with what is in NumPy copied: the caller may write to it."""
     if all(type(leaf) is np.ndarray and _is_plain(leaf.dtype) for leaf in leaves):
         return device_put.put([leaf.copy() for leaf in leaves], where)
-    return _jax.device_put([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves], where)
+    return put_shards([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves], where)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:

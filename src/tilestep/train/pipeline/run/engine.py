@@ -39,6 +39,7 @@ from tilestep.train.pipeline.run.watch import Watch
 from tilestep.train.processes.remote import remote_array, remote_like
 from tilestep.train.schedules.phasing import phases, updates_last
 from tilestep.train.schedules.schedule import Kind
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
@@ -98,7 +99,7 @@ class Engine:
 
     def init(self, params: Sequence[Pytree], aux: Sequence[Pytree]) -> RunState:
         """The first state, as `first_state` has it."""
-        put = _jax.device_put if self._processes is None else self._processes.put
+        put = put_shards if self._processes is None else self._processes.put
         return first_state(self._spec, params, aux, put, self._programs.known())
 
     def run(

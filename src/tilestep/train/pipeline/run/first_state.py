@@ -19,6 +19,7 @@ from tilestep.train.pipeline.compile.tracing import spec_of
 from tilestep.train.pipeline.compile.updates.tied import leaves_tied, require_equal
 from tilestep.train.pipeline.run.state import RunState, StageState, with_one_array
 from tilestep.train.processes.remote import Put, remote_array
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -98,7 +99,7 @@ def _copy(leaf: Any, placement: StagePlacement) -> jax.Array:
         return remote_array(spec.shape, spec.dtype, placement.whole)
     sharding: Any = getattr(leaf, "sharding", None)
     is_there = placement.is_mesh and isinstance(sharding, NamedSharding) and sharding.mesh == getattr(placement.whole, "mesh", None)
-    return _jax.device_put(leaf, sharding if is_there else placement.whole, may_alias=False)
+    return put_shards(leaf, sharding if is_there else placement.whole, may_alias=False)
 
 
 def _for_replicas(tree: Pytree, placement: StagePlacement) -> Pytree:
@@ -108,8 +109,8 @@ def _for_replicas(tree: Pytree, placement: StagePlacement) -> Pytree:
         specs = [placement.spec(spec_of(leaf), 0) for leaf in leaves]
         return _jax.tree.unflatten(structure, [remote_array(spec.shape, spec.dtype, spec.sharding) for spec in specs])
     if placement.replicas is None:
-        return _jax.tree.unflatten(structure, [_jax.device_put(leaf, placement.whole, may_alias=False) for leaf in leaves])
-    copies = _jax.tree.unflatten(structure, _jax.device_put(leaves, placement.whole))
+        return _jax.tree.unflatten(structure, [put_shards(leaf, placement.whole, may_alias=False) for leaf in leaves])
+    copies = _jax.tree.unflatten(structure, put_shards(leaves, placement.whole))
     return _for_each(placement.replicas.count, placement.along(0))(copies) if leaves else copies
 
 

@@ -20,7 +20,7 @@ from tilestep.train.schedules.loading import lasts
 from tilestep.train.schedules.phasing import Phases
 from tilestep.train.schedules.schedule import Schedule, Task
 from tilestep.train.schedules.tasks import OF_PARAMETERS
-from tilestep.train.untyped import jax as _jax
+from tilestep.train.simulated import put_shards
 
 
 class PreparedTask(NamedTuple):
@@ -86,10 +86,10 @@ class Transport(NamedTuple):
         """Args: direct: whether all values between stages are whole on one device."""
         if processes is not None:
             return cls(processes.put, processes.put_copies, processes.put_copies, processes.put)
-        return cls(copied, _put_copies, _jax.device_put, whole_copied if direct else copied)
+        return cls(copied, _put_copies, put_shards, whole_copied if direct else copied)
 
 
-_put_copies: Final = functools.partial(_jax.device_put, may_alias=False)
+_put_copies: Final = functools.partial(put_shards, may_alias=False)
 
 
 @final

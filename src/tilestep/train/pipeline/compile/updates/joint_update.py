@@ -42,6 +42,7 @@ from tilestep.train.pipeline.compile.updates.joint_part import (
 from tilestep.train.processes.remote import Put, put_local, remote_array
 from tilestep.train.replicas.collectives import reduced_gradients
 from tilestep.train.replicas.shards import Shard
+from tilestep.train.simulated import put_shards
 from tilestep.train.untyped import Atom, Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -199,7 +200,7 @@ class Joint:
     def _placement(self, home: Home) -> StagePlacement:
         return self._stages[home if home is not None and home != TOGETHER else 0].placement
 
-    def init(self, params: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array], put: Put = _jax.device_put) -> Any:
+    def init(self, params: Sequence[Sequence[jax.Array]], extras: Sequence[jax.Array], put: Put = put_shards) -> Any:
         """The optimiser's state for all stages, each array of it where it is used.
 
         Args: params: each stage's trained leaves. put: brings arrays to placements.
@@ -240,7 +241,7 @@ class Joint:
         state: Pytree,
         accumulators: Sequence[Sequence[jax.Array]],
         extras: Sequence[jax.Array],
-        put: Put = _jax.device_put,
+        put: Put = put_shards,
     ) -> tuple[list[list[jax.Array]], Any]:
         """(each stage's new trained leaves, the new state). Donates parameters, state, and accumulators that have a gradient's shape."""
         self._require_groups(state)

@@ -249,7 +249,7 @@ export class Model {
   /** A sentence: which runs have events here. @returns {string} */
   coverage() {
     const runs = this.column("runs_program").length;
-    const { runs_in_detail: kept, events, left_out: leftOut, idle_lanes: idle } = this.json;
+    const { runs_in_detail: kept, events, left_out: leftOut, idle_lanes: idle, not_simulated: left } = this.json;
     const parts = [`${plural(events, "event")} of ${plural(this.lanes.length, "lane")}.`];
     if (kept < runs) {
       parts.push(
@@ -262,6 +262,7 @@ export class Model {
       parts.push(`The steps within ${plural(this.json.layouts.left_out, "part")} of runs are left out, because too many runs differ in their times.`);
     }
     if (idle) parts.push(`${plural(idle, "lane")} did nothing.`);
+    if (left) parts.push(`${plural(left, "IPU")} did the same as those above, and ${left === 1 ? "was" : "were"} not simulated (simulated_ipus).`);
     return parts.join(" ");
   }
 }

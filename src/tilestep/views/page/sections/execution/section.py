@@ -73,6 +73,8 @@ def execution(report: Report, *, most_events: int = MOST_PAGE_EVENTS) -> PageBlo
     first = int(rows.start[timed[0]]) if len(timed) else 0
     in_detail = np.unique(rows.run[(rows.run >= 0) & _on_ipus(rows)])
     columns, firsts, counts = _columns(rows, kept, new, of_runs)
+    machine = report.compilation.target.machine
+    left = machine.num_ipus - machine.num_simulated
     columns["hole"] = _holes(rows, kept, all_waits.unkept)
     return PageBlock(
         json={
@@ -89,7 +91,8 @@ def execution(report: Report, *, most_events: int = MOST_PAGE_EVENTS) -> PageBlo
                 }
                 for lane, count, at, unkept, span in zip(rows.lanes, counts, firsts, all_waits.unkept_cycles, all_waits.spans, strict=True)
             ],
-            "idle_lanes": len(events.lanes) - len(rows.lanes),
+            "idle_lanes": len(events.lanes) - len(rows.lanes) - left,
+            "not_simulated": left,
             "events": len(rows),
             "left_out": int(len(rows) - kept.sum()),
             "cut": int(kept.sum()),
