@@ -91,8 +91,10 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.model is None and not args.ops:
         raise UsageError("name a model, as in `tilestep onnx model.onnx`, or give --ops")
-    if args.model is not None and args.ops:
-        raise UsageError("--ops lists the operators that are covered, and takes no model")
+    given = [name for name in ("model", "machine", "batch", "set", "half", "train", "trip_count", "json", "report") if getattr(args, name)]
+    if args.ops and given:
+        other = "model" if given[0] == "model" else f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"--ops lists the operators that are covered, and takes no {other}")
     if args.loss is not None and not args.train:
         raise UsageError("--loss names the output to differentiate; it goes with --train")
     json_path, report_path = output_paths(args)

@@ -256,6 +256,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--set", "N"], "--set 'N': write NAME=N, such as seq=128, or NAME[AXIS]=N"),
     (["linear.onnx", "--set", "N=2", "--set", "N=3"], "--set 'N=3': N is given twice, before as '2'"),
     (["linear.onnx", "--ops"], "--ops lists the operators that are covered, and takes no model"),
+    (["--ops", "--batch", "3"], "--ops lists the operators that are covered, and takes no --batch"),
+    (["--ops", "--trip-count", "3"], "takes no --trip-count"),
     (["idle.onnx"], "idle.onnx: the model computes nothing when it runs, and gives nothing back: there is nothing to price"),
     (["linear.onnx", "--set", f"N={'9' * 5000}"], "a dimension has a whole number of elements"),
     (["linear.onnx", "--set", f"x[{'9' * 5000}]=2"], "the model has no such dimension"),
