@@ -1,5 +1,6 @@
 """`tilestep run` is `python` with another platform and a summary."""
 
+import contextlib
 import functools
 import json
 import re
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -44,6 +45,16 @@ def tilestep_run(run_python: RunPython) -> TilestepRun:
     return functools.partial(run_python, "-m", "tilestep", "run")
 
 
+@contextlib.contextmanager
+def started(words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has ended behind the block, also if the test fails."""
+    with subprocess.Popen(words, cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "script.py").write_text(WHO_AM_I)
@@ -63,14 +74,12 @@ def folder(tmp_path: Path) -> Path:
 def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text("import jax, time\njax.jit(lambda x: x + 1)(1.0).block_until_ready()\nprint('ready', flush=True)\ntime.sleep(60)\n")
-    child = subprocess.Popen(
-        (sys.executable, "-m", "tilestep", "run", str(script)),
-        cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    child.send_signal(signal.SIGINT)
-    _, told = child.communicate(timeout=60)
+    words = (sys.executable, "-m", "tilestep", "run", str(script))
+    with started(words) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "KeyboardInterrupt" in told
     assert "\nEnded by Ctrl-C: these are the figures of what ran until then.\n" in told
@@ -82,15 +91,12 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     script = tmp_path / "sleeps.py"
     waits = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nprint('ready', flush=True)\ntime.sleep(60)"
     script.write_text(f"{TRAINS}\n{waits}")
-    child = subprocess.Popen(
-        (sys.executable, "-m", "tilestep", "run", "--report", str(tmp_path), str(script)),
-        cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert child.stdout is not None
-    while child.stdout.readline() != "ready\n":
-        pass
-    child.terminate()
-    _, told = child.communicate(timeout=60)
+    with started((sys.executable, "-m", "tilestep", "run", "--report", str(tmp_path), str(script))) as child:
+        assert child.stdout is not None
+        while child.stdout.readline() != "ready\n":
+            pass
+        child.terminate()
+        _, told = child.communicate(timeout=60)
     assert child.returncode == -signal.SIGTERM, "as under python"
     assert told.endswith(f"tilestep run: {tmp_path}/report.html shows this run in a browser\n")
     assert "Traceback" not in told
