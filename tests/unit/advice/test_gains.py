@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.advice import Finding, Gain, Line, evidence_of
 from tilestep.advice import evidence as evidence_module
-from tilestep.advice.evidence import Evidence, Played
+from tilestep.advice.evidence import Evidence, Played, work_of
 from tilestep.advice.host.donation import donation, never_new
 from tilestep.advice.host.reads import results
 from tilestep.advice.phrases import left_texts
@@ -692,6 +692,15 @@ def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -
     two = Proposal(finding=Finding(kind="reads", text=""), ways=(one, one))
     ranked([two, replace(two, ways=(one,)), replace(two, ways=())], evidence)
     assert asked == [(2 + 1) + 2]
+
+
+def test_as_many_of_the_last_runs_are_played_as_the_bound_on_work_allows() -> None:
+    evidence = evidence_of(trained(STEP, 20))
+    assert evidence is not None
+    fifth_last = evidence.runs_of(evidence.dispatches[0].key)[-5]
+    work = work_of(evidence.calls[fifth_last:])
+    told = [evidence.played_for(1, most=3 * allowed).basis for allowed in (work - 1, work)]
+    assert told == ["of the last 4 of 20 runs", "of the last 5 of 20 runs"]
 
 
 def test_a_share_of_a_step_is_of_the_step_that_is_told() -> None:

@@ -242,6 +242,19 @@ def test_a_trace_keeps_a_bounded_number_of_events_and_says_what_it_left_out(monk
     assert host.system.trace.dropped == 1
 
 
+def test_of_too_many_events_the_first_and_at_least_half_of_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_EVENTS", "MAX_LATEST"):
+        monkeypatch.setattr(f"tilestep.sim.trace.{name}", 4)
+    host, step = Host(), program(superstep(1))
+    for _ in range(20):
+        host.run(step)
+        rows, count = host.system.all_rows().number.tolist(), host.system.mark().position
+        latest = rows[4:]
+        assert rows[:4] == list(range(min(count, 4)))
+        assert latest == list(range(count - len(latest), count))
+        assert min(count - 4, 2) <= len(latest) <= 4
+
+
 def test_of_too_many_runs_the_first_and_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_RUNS", "MAX_LATEST"):
         monkeypatch.setattr(f"tilestep.sim.trace.{name}", 4)

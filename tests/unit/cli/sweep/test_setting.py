@@ -31,3 +31,11 @@ def test_steps_that_load_their_programs_anew_are_limited_by_that() -> None:
         jax.block_until_ready(x)
     assert recording.profile.steady is None
     assert measured_of(recording.profile, "").limit.startswith("loading programs "), recording.profile.summary()
+
+
+def test_a_program_that_is_loaded_once_is_not_limited_by_that() -> None:
+    """It runs too seldom to have a warm step; further runs would not load it."""
+    with tilestep.profile() as recording, jax.default_device(jax.devices("ipu")[0]):
+        jax.block_until_ready(jax.jit(jnp.tanh)(np.zeros(1024, np.float32)))
+    assert recording.profile.steady is None
+    assert measured_of(recording.profile, "").limit.startswith("waiting "), recording.profile.summary()

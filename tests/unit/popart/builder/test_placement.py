@@ -129,8 +129,11 @@ def test_locations_and_groups(builder: Builder) -> None:
     builder.outputTensorLocation(one, location)
     with builder.outputTensorLocation(location), builder.commGroup(popart.CommGroupType.Orthogonal, 4):
         two = builder.aiGraphcore.replicatedallreduce(["x"])
+    with builder.commGroup(int(popart.CommGroupType.Consecutive), 2):
+        three = builder.aiGraphcore.replicatedallreduce(["x"])
     assert placed(builder, one) == {"__output_tensor_location": [1, 0, 0, 0, 0, 0]}
     assert placed(builder, two) == {"__output_tensor_location": [1, 0, 0, 0, 0, 0], "__collectiveCommGroup": [2, 4]}
+    assert placed(builder, three) == {"__collectiveCommGroup": [1, 2]}
 
 
 def test_keys_and_values_for_outlining_are_merged(builder: Builder) -> None:

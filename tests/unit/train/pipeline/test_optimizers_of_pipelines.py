@@ -46,6 +46,15 @@ def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, repli
         Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
 
 
+def test_the_state_of_an_optimizer_that_looks_across_stages_is_where_their_parameters_are() -> None:
+    optimizer = optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2))
+    state: Any = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optimizer, 4).init([np.float32(2), np.float32(3)])
+    places = [own.devices() for own in state.params]
+    assert len(set().union(*places)) == 2
+    for name in ("mu", "nu"):
+        assert [own.devices() for own in optax.tree.get(state.optimizer_state.state, name)] == places
+
+
 @pytest.mark.slow
 def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
     for optimizer in (

@@ -142,8 +142,9 @@ def _remainder(xp: Any, a: Any, b: Any) -> Any:
 
 def _truncated_remainder(xp: Any, a: Any, b: Any) -> Any:
     """a - trunc(a / b) * b, with the sign of a. The rest of integers for 0 is a, as in XLA."""
-    rest = xp.fmod(a, b)
-    return np.where(b == 0, a, rest) if xp is np and np.issubdtype(a.dtype, np.integer) else rest
+    if not jnp.issubdtype(a.dtype, jnp.integer):
+        return xp.fmod(a, b)
+    return np.where(b == 0, a, np.fmod(a, b)) if xp is np else lax.rem(*jnp.broadcast_arrays(a, b))  # jnp.fmod has no rest for 0
 
 
 def aligned(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:

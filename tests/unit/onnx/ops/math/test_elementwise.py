@@ -114,6 +114,13 @@ def test_powers_have_the_type_of_the_base() -> None:
     agrees([np.array([0.25, 4, -8], F)], "Pow", [np.array([2, 2, -2], F), np.array([-2, 2, 3], np.int64)], version=13)
 
 
+@each("shape", [(), (1,)])
+def test_a_whole_exponent_that_is_known_gives_whole_powers(shape: tuple[int, ...]) -> None:
+    """Floats of 32 bits have no number for the square of 4,097."""
+    x, y = np.array([4097, -3], np.int32), np.full(shape, 2, F)
+    agrees([np.array([4097**2, 9], np.int32)], "Pow", [x, y], version=13, ways=("jit",), static=[1], rtol=0, atol=0)
+
+
 @each("exponent", [-1, 1, 2, 3])
 def test_small_powers_are_products(exponent: int) -> None:
     x, y = np.array([-2, 0.5, 3], F), np.array(exponent, F)
@@ -128,6 +135,15 @@ def test_remainders_have_the_sign_that_is_asked_for() -> None:
     real = [np.array([-4.3, 7.2, 5.0], F), np.array([2.1, -3.4, 8.0], F)]
     agrees([np.fmod(*real)], "Mod", real, version=10, fmod=1)
     agrees([np.mod(*real)], "Mod", real, version=28)
+
+
+@each("divisor, rests", [(0, [-4, 7, 200]), (1, [0, 0, 0]), (-1, [0, 0, 0])])
+def test_truncated_remainders_of_integers_for_a_divisor_of_0_or_1(divisor: int, rests: list[int]) -> None:
+    a = np.array([-4, 7, 200], np.int32)
+    for b in (np.full(3, divisor, np.int32), np.array(divisor, np.int32)):
+        agrees([np.array(rests, np.int32)], "Mod", [a, b], version=10, fmod=1)
+    if divisor >= 0:
+        agrees([np.array(rests[1:], np.uint8)], "Mod", [a[1:].astype(np.uint8), np.full(2, divisor, np.uint8)], version=10, fmod=1)
 
 
 @each("way", QUICK_WAYS)

@@ -213,6 +213,15 @@ def test_shapes_that_a_batch_norm_refuses(position: int, value: Any, message: st
         outputs("BatchNormalization", [value if i == position else x for i, x in enumerate(BATCH)])
 
 
+def test_a_batch_norm_may_have_statistics_of_each_place_in_an_image() -> None:
+    scale, bias, mean = (random(4, 3, 2) for _ in range(3))
+    variance = np.abs(random(4, 3, 2)) + F(0.5)
+    y = (IMAGES - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    holds([y.astype(F)], "BatchNormalization", [IMAGES, scale, bias, mean, variance], spatial=0, atol=1e-5)
+    with pytest.raises(popart_exception, match=r"tensor scale \(\[4\]\) to be \[4 3 2\] to match dimensions \[1\.\.\] of X"):
+        outputs("BatchNormalization", BATCH, spatial=0)
+
+
 @each("dtype", [np.float32, np.float16, np.uint8])
 def test_images_get_a_fourth_channel(dtype: Any) -> None:
     made = np.float32 if dtype == np.float32 else np.float16
