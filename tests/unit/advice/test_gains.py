@@ -442,6 +442,11 @@ def test_a_function_is_called_where_the_user_calls_it() -> None:
         assert (None if found is None else found.number) == line, numbers
 
 
+def test_a_finding_names_the_line_that_calls_its_program() -> None:
+    step = replace(STEP, body=called(2, 3).body, frames=FRAMES)
+    assert {str(finding.line) for finding in trained(step, 20).findings if finding.kind == "donation"} == {"train.py:9"}
+
+
 def test_a_step_of_a_library_is_of_the_line_that_calls_the_library() -> None:
     found = line_of(called(4), 4)
     assert found is not None

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.cost.machines import BOW, TOY, tiles, work
 from tilestep.cost import StepCost, estimate
+from tilestep.cost.elementwise.rates import SOFTWARE_FUNCTION
 
 
 def parts(cost: StepCost) -> tuple[int, int, int]:
@@ -37,6 +38,14 @@ def test_argmax_compares_and_selects_both_arrays() -> None:
     assert both.compute_cycles > one.compute_cycles
 
 
+def test_what_was_assumed_of_a_reduction_s_function_and_of_its_elements_is_said() -> None:
+    doubles = estimate(work("reduce", "f64[9,99] f64[]", "f64[9]", body="add", dimensions="{1}"), TOY)
+    assert any("f64 is emulated" in sentence for sentence in doubles.assumptions)
+    sines = estimate(work("reduce", "bf16[9,99] bf16[]", "bf16[9]", body="sine add", dimensions="{1}"), TOY)
+    assert any("bf16 is converted" in sentence for sentence in sines.assumptions)
+    assert any(str(SOFTWARE_FUNCTION) in sentence for sentence in sines.assumptions)
+
+
 def test_a_scan_of_rows_that_lie_on_one_tile_waits_for_no_other() -> None:
     rows, parted = (
         estimate(work("scan", f"{shape} f32[4]", shape, body="add", dimensions="{1}"), TOY) for shape in ("f32[24,100]", "f32[1,9600]")
@@ -52,6 +61,12 @@ def test_wide_window_of_stride_one_keeps_running_results() -> None:
     # 100 vectors a worker, 22 bundles for a result and three for each of three taps.
     assert wide.compute_cycles == 11 + 6 * (20 + 100 * (22 + 3 * 3))
     assert wide.exchange_bytes == 4800 * 3 // 2
+
+
+def test_only_the_dimensions_in_which_a_window_is_wide_keep_running_results() -> None:
+    line = estimate(work("reduce-window", "f32[4800] f32[]", "f32[4800]", body="add", window="{size=9 pad=8_0}"), TOY)
+    rows = estimate(work("reduce-window", "f32[1,4800] f32[]", "f32[1,4800]", body="add", window="{size=1x9 pad=0_0x8_0}"), TOY)
+    assert rows == line
 
 
 def test_strided_window_reads_all_its_elements() -> None:

@@ -55,6 +55,14 @@ def test_a_file_gives_and_takes_units_for_8_bit_floats(tmp_path: Path) -> None:
         load_machine(written(tmp_path, 'inherits = "c600"\n[ipu]\nmacs_per_cycle_float8 = -1\n'))
 
 
+def test_units_may_be_as_slow_as_one_product_a_cycle(tmp_path: Path) -> None:
+    rates = "".join(f"macs_per_cycle_{kind} = {{count}}\n" for kind in ("half", "half_float", "float"))
+    slow = load_machine(written(tmp_path, 'inherits = "bow-2000"\n[ipu]\n' + rates.format(count=1)))
+    assert (slow.ipu.macs_per_cycle_half, slow.ipu.macs_per_cycle_half_float, slow.ipu.macs_per_cycle_float) == (1, 1, 1)
+    with pytest.raises(SpecError, match=r"ipu\.macs_per_cycle_half is 0: it must be 1 to 1,000,000 MAC/cycle/tile"):
+        load_machine(written(tmp_path, 'inherits = "bow-2000"\n[ipu]\n' + rates.format(count=0)))
+
+
 def test_an_unknown_name_shows_the_nearest_and_all() -> None:
     with pytest.raises(SpecError, match=r"'bow2000' \(did you mean 'bow-2000'\?\)") as caught:
         load_machine("bow2000")

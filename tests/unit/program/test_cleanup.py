@@ -75,6 +75,20 @@ def test_erf_with_two_outputs_stays_in_parts() -> None:
     assert opcodes(clean(parse_hlo(module_text(entry))).entry)["erf"] == 0
 
 
+def test_two_erfs_of_one_name_and_shape_are_one_operation_each() -> None:
+    scope = ', metadata={op_name="jit(f)/erf"}'
+    entry = f"""
+  %x = f32[8]{{0}} parameter(0)
+  %y = f32[8]{{0}} parameter(1)
+  %a = f32[8]{{0}} multiply(%x, %x){scope}
+  %b = f32[8]{{0}} exponential(%a){scope}
+  %c = f32[8]{{0}} multiply(%y, %y){scope}
+  %d = f32[8]{{0}} exponential(%c){scope}
+  ROOT %t = (f32[8]{{0}}, f32[8]{{0}}) tuple(%b, %d)"""
+    computation = clean(parse_hlo(module_text(entry))).entry
+    assert [(i.name, i.operands) for i in computation.instructions if i.opcode == "erf"] == [("b", ("x",)), ("d", ("y",))]
+
+
 def test_a_dot_of_halves_that_is_wanted_in_f32_keeps_its_result() -> None:
     entry = """
   %x = f16[8,16]{1,0} parameter(0)

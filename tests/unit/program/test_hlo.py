@@ -187,7 +187,7 @@ def test_a_string_without_an_end_and_a_word_without_one_are_read_once() -> None:
 
 
 def test_escapes_that_are_none_stay_as_letters() -> None:
-    assert instruction(r'f32[] parameter(0), metadata={op_name="\d \x \ud800 \" \\ \n \101"}').op_name == 'd x ud800 " \\ \n A'
+    assert instruction(r'f32[] parameter(0), metadata={op_name="\d \x \8 \ud800 \" \\ \n \101"}').op_name == 'd x 8 ud800 " \\ \n A'
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,33 @@ ENTRY %main (x: f32[8,4], w: f32[4,16]) -> f32[8,16] {
 def test_the_contracted_axis_that_is_divided_is_named(x: str, w: str, said: str | None) -> None:
     text = REDUCTIONS.replace(", sharding=X", x and f", sharding={x}").replace(", sharding=W", w and f", sharding={w}")
     assert added_over(parse_hlo(text), "all-reduce", 4) == said
+
+
+ARGMAX = """HloModule jit_f
+
+%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {
+  %a = f32[] parameter(0)
+  %i = s32[] parameter(1)
+  %b = f32[] parameter(2)
+  %j = s32[] parameter(3)
+  %gt = pred[] compare(%a, %b), direction=GT
+  %value = f32[] select(%gt, %a, %b)
+  %index = s32[] select(%gt, %i, %j)
+  ROOT %both = (f32[], s32[]) tuple(%value, %index)
+}
+
+ENTRY %main (x: f32[512,64]) -> s32[512] {
+  %x = f32[512,64]{1,0} parameter(0)
+  %indices = s32[512,64]{1,0} iota(), iota_dimension=1
+  %least = f32[] constant(-inf)
+  %zero = s32[] constant(0)
+  %found = (f32[512]{0}, s32[512]{0}) reduce(%x, %indices, %least, %zero), dimensions={1}, to_apply=%larger
+  ROOT %index = s32[512]{0} get-tuple-element(%found), index=1
+}
+"""
+
+
+def test_arrays_that_are_reduced_together_grow_together() -> None:
+    larger = enlarged(parse_hlo(ARGMAX), {0: 0}, 2).entry
+    assert [larger.by_name[name].leaves[0].dims for name in ("x", "indices", "index")] == [(1024, 64), (1024, 64), (1024,)]
+    assert [leaf.dims for leaf in larger.by_name["found"].leaves] == [(1024,), (1024,)]

@@ -51,6 +51,12 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, monkeypatch: pytest.MonkeyPatch
         assert plan.cost.cycles == matmul_plan.__wrapped__(problem, ipu).cost.cycles, problem
 
 
+def test_fewer_parts_may_be_cheaper_if_their_number_is_even() -> None:
+    # Two groups on six tiles: three parts of the rows each would leave no pair of tiles on one bus that reads the same.
+    plan = matmul_plan(dense(3, 1, 24, groups=2, resident=False), tiles(6))
+    assert dict(plan.splits) == {"groups": 2, "columns": 1, "inner": 1, "rows": 2}
+
+
 def test_useful_splits_reach_every_largest_part() -> None:
     for size in (1, 2, 3, 15, 16, 24, 100, 997):
         for limit in (1, 4, 13, 1472):

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.figures.reader.recorded import larger
 from tests.unit.recording.edits.edited import cycles, kept, script_of
 from tests.unit.sim.toy import Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.recording.edits.donation import donatable, donated, pairs_of, put_once
 from tilestep.recording.edits.donation import kept as kept_unchanged
+from tilestep.recording.edits.looped import looped
 from tilestep.recording.edits.programs import in_tiles, on_fewer_tiles, scaled, with_collectives
 from tilestep.recording.edits.reads import read_at_the_end, without_results
 from tilestep.recording.edits.relocate import called_as, merged, on_cpu, passed_straight
@@ -279,6 +281,17 @@ def test_an_array_passed_straight_is_exact(keep: bool) -> None:
 def test_a_result_is_not_put_once() -> None:
     with pytest.raises(ImpossibleEditError, match="argument of program 1 was not put by the host"):
         cycles(kept(training(step())), put_once(1, [0]))
+
+
+def test_calls_in_a_loop_bring_all_arguments_and_send_all_results_at_once() -> None:
+    called = program(superstep(5), name="step", takes=(64, 8), gives=(64, 8, 4), donates={0: 0})
+    once = looped(called, 3, larger(), fresh={1}, states={0})
+    assert [argument.size_bytes for argument in once.arguments] == [64, 3 * 8]
+    assert [result.size_bytes for result in once.results] == [64, 3 * 8, 3 * 4]
+    [loop] = [node for node in once.body.nodes if isinstance(node, Loop)]
+    assert loop.trips == 3
+    assert loop.body.nodes[-1] == called.body.nodes[0]
+    assert len(loop.body.nodes) > 1  # each trip takes its part of the arguments and puts its results in their place
 
 
 def test_values_that_are_never_forgotten_take_as_long() -> None:

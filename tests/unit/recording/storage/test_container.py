@@ -1,5 +1,7 @@
 """Recordings as they are made, written and read back."""
 
+import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,11 @@ def equal(a: Tables, b: Tables) -> bool:
     )
 
 
+def infos_of(data: bytes) -> dict[str, zipfile.ZipInfo]:
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        return {info.filename: info for info in archive.infolist()}
+
+
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     write_recording(tmp_path / "run.tilestep", small_recording())
     read = read_recording(tmp_path / "run.tilestep")
@@ -53,6 +60,20 @@ def test_an_absent_table_is_empty() -> None:
 
 def test_equal_recordings_are_equal_bytes() -> None:
     assert recording_bytes(small_recording()) == recording_bytes(parse_recording(recording_bytes(small_recording())))
+
+
+def test_a_recording_is_packed_well_unless_it_has_to_be_quick() -> None:
+    builder = Builder(kind="trace")
+    builder.append("channels", name="a")
+    builder.put_text("hlo", "\n".join(f"%add.{number} = f32[{number}] add(%x, %y)" for number in range(2000)))
+    tables = builder.tables()
+    well, quickly = recording_bytes(tables), recording_bytes(tables, quickly=True)
+    assert len(well) < len(quickly)
+    assert equal(parse_recording(well), parse_recording(quickly))
+    packed = {name: (info.compress_type, info.file_size) for name, info in infos_of(well).items()}
+    assert {method for method, size in packed.values() if size < 4096} == {zipfile.ZIP_DEFLATED}
+    assert {method for method, size in packed.values() if size > 4096} == {zipfile.ZIP_LZMA}
+    assert {info.compress_type for info in infos_of(quickly).values()} == {zipfile.ZIP_DEFLATED}
 
 
 def test_columns_are_unpacked_when_they_are_asked_for() -> None:

@@ -62,7 +62,7 @@ def test_cycles_of_a_tree(nodes: tuple[Node, ...], times: dict[tuple[int, int], 
     assert cost(*nodes).cycles(Counts(times=times)) == wanted
 
 
-@pytest.mark.parametrize(("to_host", "from_host", "cycles"), [(30, 8, 30 + 5 + 8 + 5), (30, 0, 30 + 5), (0, 0, 5)])
+@pytest.mark.parametrize(("to_host", "from_host", "cycles"), [(30, 8, 30 + 5 + 8 + 5), (30, 0, 30 + 5), (1, 1, 1 + 5 + 1 + 5), (0, 0, 5)])
 def test_a_host_call_is_a_transfer_each_way_and_at_least_a_latency(to_host: int, from_host: int, cycles: int) -> None:
     assert cost(HostCall(name="call", scope="", bytes_to_host=to_host, bytes_from_host=from_host)).fixed.host_call == cycles
 

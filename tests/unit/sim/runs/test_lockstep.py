@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, ONE_HOP, Host, collective, program, superstep
 from tilestep.machine import SyncPattern
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import HostCall, Program
 from tilestep.sim import Event
 
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
@@ -191,6 +191,18 @@ def test_a_copy_of_a_copy_is_there_when_the_first_is() -> None:
     events = host.system.trace.events
     sent = next(event for event in events if event.kind == "stream-out")
     assert next(event for event in events if event.kind == "stream-in").start_cycle == sent.end_cycle
+
+
+def test_what_a_program_writes_to_pinned_host_is_there_when_it_has_been_written() -> None:
+    host = Host(2, sync_pattern="singlePipeline")
+    write = HostCall(name="write", scope="", bytes_to_host=SIZE, bytes_from_host=0, in_memory=True)
+    make = program(superstep(COMPUTE), write, name="make", gives=(SIZE,), host_results=(0,))
+    take = program(superstep(1), name="take", takes=(SIZE,))
+    [value] = host.run(make, group=("g", 1))
+    host.run(take, host.copy(value, ipu=1), ipu=1, group=("g", 1))
+    events = host.system.trace.events
+    written = next(event for event in events if event.kind == "host-call")
+    assert next(event for event in events if event.kind == "stream-in").start_cycle == written.end_cycle
 
 
 def test_a_group_s_values_outlive_a_change_of_program() -> None:

@@ -75,6 +75,7 @@ def test_leaves_know_their_cycles_line_and_family() -> None:
     assert leaf.cycles is not None
     assert leaf.cycles.total == 10
     assert str(leaf.line) == "/home/me/train.py:3"  # not the line of JAX that it called
+    assert repr(leaf.line) == "SourceLine(file='/home/me/train.py', function='loss', line=3, column=5)"  # without all its callers
     assert [str(line) for line in leaf.line.stack] == ["/home/me/train.py:3", "/home/me/train.py:9"] if leaf.line else False
 
 

@@ -10,6 +10,7 @@ from tests.unit.figures.reader.recorded import everything, larger, liveness, rec
 from tests.unit.sim.toy import DISPATCH, LATENCY, Host, program, superstep
 from tilestep import RecordingError
 from tilestep.figures.reader import OnTileExecute, Report, StreamCopy
+from tilestep.figures.reader.programs.compilation import Compilation
 from tilestep.figures.reader.programs.totals import leaf_totals
 from tilestep.figures.reader.runs.blocks import scopes_of
 from tilestep.figures.reader.runs.causes import NOT_RECORDED, critical_path
@@ -64,6 +65,17 @@ def test_the_steps_of_a_run_add_up_to_its_busy_cycles() -> None:
     for run in everything_ran().execution.runs:
         for number, on_ipu in enumerate(run.ipus):
             assert sum(step.ipus[number].cycles for step in run.steps) == sum(event.cycles for event in on_ipu.events)
+
+
+def test_each_step_knows_the_ipus_up_to_the_last_that_did_anything() -> None:
+    host = Host(on=larger(6))
+    called = two_stages()
+    for ipu in (0, 2):
+        host.run(called, host.put(100, ipu=ipu), ipu=ipu)
+    execution = Report(recorded(host, [called])).execution
+    assert execution.num_ipus_used == 3
+    spent = [[on_ipu.cycles for on_ipu in step.ipus] for step in execution.steps if step.name == "a"]
+    assert spent == [[5 * 10, 0, 0], [0, 0, 5 * 10]]
 
 
 def test_steps_come_in_the_order_of_the_program_between_transfers() -> None:
@@ -197,6 +209,18 @@ def test_a_gap_in_which_runs_were_not_kept_is_no_wait() -> None:
     assert lacking
 
 
+def test_between_runs_that_were_kept_one_after_the_other_an_ipu_waits() -> None:
+    host = Host(on=larger())
+    short = program(superstep(3))
+    for _ in range(40):
+        host.run(short)
+    execution = Report(recorded(host, [short], runs_in_detail=8)).execution
+    assert [run.in_detail for run in execution.runs] == [True] * 4 + [False] * 32 + [True] * 4
+    first = execution.lane("ipu", 0)
+    assert [wait.cycles for wait in execution.waits(first)] == [DISPATCH - 3] * 3  # between the last four
+    assert len(list(execution.unkept(first))) == 1
+
+
 def test_an_ipu_that_lacks_no_run_only_waits() -> None:
     host = Host(on=larger(2))
     short, other = program(superstep(3), name="f"), program(superstep(5), name="g")
@@ -287,6 +311,10 @@ def test_accesses_to_pinned_host_cost_what_they_do_where_the_program_ran(ipus: t
     assert found.ipus == ipus
     told = sum(total.cycles.host_call for total in leaf_totals(found))
     assert told == 2 * (LATENCY + sharers * 300)
+    in_memory = Compilation(report.tables, report.target, {0: host.system.mark().programs[host.key(called)]}).programs[0]
+    for compiled in (found, in_memory):
+        costs = [compiled.cost(on).fixed.host_call for on in (None, (0, 1), (0, 2))]
+        assert costs == [told // 2, LATENCY + 2 * 300, LATENCY + 300]
     assert told == sum(family.host for family in profiled.families)
     syncs = found.total.by_kind["host-call"] - told
     assert 0 < syncs < told / 10
