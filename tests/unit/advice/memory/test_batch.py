@@ -47,6 +47,8 @@ def test_the_batch_is_the_first_dimension_of_the_largest_new_argument() -> None:
     assert list(batches(program, ())) == [(512, {0: 0})]
     assert list(batches(program, {0})) == [(64, {1: 0}), (32, {1: 1})]
     assert list(batches(program, {0, 1})) == []
+    images = [replace(a, shape=shape) for a, shape in zip(program.arguments, ("f32[8,5,3]", "f32[6,5,3]"), strict=True)]
+    assert list(batches(replace(program, arguments=tuple(images)), ())) == [(8, {0: 0}), (5, {0: 1, 1: 1})]  # channels are none
 
 
 def test_a_smaller_batch_is_the_first_part_that_fits() -> None:
