@@ -568,6 +568,21 @@ def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
     assert f"  Not in it: {shown['not played']}, which cannot be played with them\n" in text
 
 
+@pytest.mark.parametrize("warm_only", ["results", "left"])
+def test_of_all_together_a_warm_step_alone_is_known_if_that_is_so_of_one_that_is_in_it(warm_only: str) -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    found = {"donation": donate, "results": leave, "left": donate}  # an argument is not donated twice
+    found[warm_only] = replace(found[warm_only], ways=(replace(found[warm_only].ways[0], warm_only=True),))
+    assert profile.steady is not None
+    told = ranked(list(found.values()), evidence, starts=profile.steady.starts)
+    assert told.together is not None
+    assert (told.together.numbers, told.together.why) == ((1, 3), ("not played",))
+    assert told.together.gain.step_cycles
+    assert told.together.gain.warm_only == (told.together.gain.cycles == 0) == (warm_only == "results")
+
+
 @pytest.mark.parametrize("spoils", [True, False])
 def test_an_edit_that_makes_the_best_one_impossible_is_left_and_all_together_save_no_less_than_one(spoils: bool) -> None:
     profile = two_faults(donates=False, returns=True)
