@@ -193,18 +193,19 @@ def test_a_program_that_each_run_loads_anew_has_no_steady_state(host: Host) -> N
     assert all(finding.kind != "set-up" for finding in profile.findings)
 
 
-@pytest.mark.parametrize("evaluates", [True, False])
-def test_what_runs_between_steps_is_told_apart_from_them(host: Host, evaluates: bool) -> None:
+@pytest.mark.parametrize("every", [None, 4, 2])
+def test_what_runs_between_steps_is_told_apart_from_them(host: Host, every: int | None) -> None:
+    """Also where it comes so often that half of the steps load their program."""
     begin = begin_history(host.system)
     step, other = program(superstep(500), name="jit_step"), program(superstep(5), name="jit_loss")
     for number in range(40):
         host.run(step)
-        if evaluates and number % 4 == 3:
+        if every is not None and number % every == every - 1:
             host.run(other)
     steady = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin)).steady
     assert steady is not None
-    assert (steady.between_share is not None) == evaluates
-    assert (" of it for other programs between steps and their loads" in steady.text(1e6)) == evaluates
+    assert (steady.between_share is not None) == (every is not None)
+    assert (" of it for other programs between steps and their loads" in steady.text(1e6)) == (every is not None)
     if steady.between_share is not None:
         assert steady.step_cycles * (1 - steady.between_share) == pytest.approx(521, rel=0.1)
 
@@ -343,6 +344,19 @@ def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
     assert [text.partition(" callbacks")[0] for text in found] == (
         ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
     )
+
+
+@pytest.mark.parametrize(("every", "told"), [(2, False), (3, True)])
+def test_what_another_program_makes_for_at_least_half_of_the_calls_comes_not_with_each_call(every: int, told: bool) -> None:
+    make, step = program(superstep(5), name="jit_make", gives=(BIG,)), program(superstep(5), name="jit_step", takes=(BIG,))
+    step = replace(step, arguments=(replace(step.arguments[0], shape="f32[1024]"),))
+    host = Host()
+    begin = begin_history(host.system)
+    for number in range(24):
+        host.run(step, host.put(BIG) if number % every else host.run(make)[0])
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    found = [finding.text for finding in profile.findings if finding.kind == "streaming"]
+    assert [text.startswith("jit_step waits for a0 f32[1024], which comes with each call") for text in found] == [True] * told
 
 
 @pytest.mark.parametrize("sharded_later", [True, False])
@@ -559,6 +573,21 @@ def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
     assert f"  Not in it: {shown['not played']}, which cannot be played with them\n" in text
 
 
+@pytest.mark.parametrize("warm_only", ["results", "left"])
+def test_of_all_together_a_warm_step_alone_is_known_if_that_is_so_of_one_that_is_in_it(warm_only: str) -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    found = {"donation": donate, "results": leave, "left": donate}  # an argument is not donated twice
+    found[warm_only] = replace(found[warm_only], ways=(replace(found[warm_only].ways[0], warm_only=True),))
+    assert profile.steady is not None
+    told = ranked(list(found.values()), evidence, starts=profile.steady.starts)
+    assert told.together is not None
+    assert (told.together.numbers, told.together.why) == ((1, 3), ("not played",))
+    assert told.together.gain.step_cycles
+    assert told.together.gain.warm_only == (told.together.gain.cycles == 0) == (warm_only == "results")
+
+
 @pytest.mark.parametrize("spoils", [True, False])
 def test_an_edit_that_makes_the_best_one_impossible_is_left_and_all_together_save_no_less_than_one(spoils: bool) -> None:
     profile = two_faults(donates=False, returns=True)
@@ -624,6 +653,38 @@ def test_a_first_load_is_a_fixed_cost_and_loads_by_turns_are_not() -> None:
     assert loads.part == "first"
     assert loads.gain is not None
     assert not [finding for finding in by_turns.findings if finding.kind == "fixed"]
+
+
+def of_single_operations(*operations: Program, by_turns_with: Program | None = None) -> list[str]:
+    """The edits that spare loads of JAX's own programs, each on as many IPUs as it has."""
+    host = Host(2)
+    begin = begin_history(host.system)
+    for _ in range(20):
+        for each in (*operations, *([] if by_turns_with is None else [by_turns_with])):
+            arguments = [[host.put(argument.size_bytes, ipu=ipu) for argument in each.arguments] for ipu in range(each.num_ipus)]
+            host.run_on(tuple(range(each.num_ipus)), each, arguments)
+    profile = profile_between(
+        host.system,
+        host.start,
+        host.system.mark(),
+        of_jax=lambda name: name.startswith("jax"),
+        history=history_since(host.system, begin),
+    )
+    found = [finding for finding in profile.findings if finding.kind == "loads"]
+    return [edit for finding in found for edit in (finding.edit, *(other.edit for other in finding.others))]
+
+
+def test_three_of_the_programs_that_would_be_one_are_named() -> None:
+    operations = [program(superstep(5), name=f"jax{number}") for number in range(3)]
+    edits = of_single_operations(*operations, by_turns_with=program(superstep(5), name="jit_f"))
+    assert edits[0] == "put jit_f, jax0, jax1 and 1 more into one jitted function"
+
+
+@pytest.mark.parametrize(("num_ipus", "movable"), [(1, True), (2, False)])
+def test_a_single_operation_that_makes_an_array_of_several_ipus_stays_on_them(num_ipus: int, movable: bool) -> None:
+    """It has no argument that the host could read in its place."""
+    made = [program(superstep(5), name=f"jax{number}", gives=(4,), num_ipus=num_ipus) for number in range(2)]
+    assert any("jax.default_device" in edit for edit in of_single_operations(*made)) == movable
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -9,7 +9,7 @@ import pytest
 
 from tilestep.advice.ipus.collectives import added_over
 from tilestep.advice.memory.batch import batches, smaller
-from tilestep.advice.memory.remedies import did_not_fit
+from tilestep.advice.memory.remedies import OF_CODE, did_not_fit
 from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.options import PlanOptions
@@ -37,8 +37,9 @@ def planned(text: str = HLO, machine: MachineSpec = BOW) -> tuple[Program, Sourc
     return program, Source(text=lambda: text, options=PlanOptions())
 
 
-def with_tiles_of(sram_bytes: int) -> MachineSpec:
-    tile = replace(BOW.ipu.tile, sram_bytes=sram_bytes, executable_bytes=min(sram_bytes, BOW.ipu.tile.executable_bytes))
+def with_tiles_of(sram_bytes: int, executable_bytes: int | None = None) -> MachineSpec:
+    executable_bytes = min(sram_bytes, BOW.ipu.tile.executable_bytes) if executable_bytes is None else executable_bytes
+    tile = replace(BOW.ipu.tile, sram_bytes=sram_bytes, executable_bytes=executable_bytes)
     return replace(BOW, ipu=replace(BOW.ipu, tile=tile))
 
 
@@ -47,6 +48,8 @@ def test_the_batch_is_the_first_dimension_of_the_largest_new_argument() -> None:
     assert list(batches(program, ())) == [(512, {0: 0})]
     assert list(batches(program, {0})) == [(64, {1: 0}), (32, {1: 1})]
     assert list(batches(program, {0, 1})) == []
+    images = [replace(a, shape=shape) for a, shape in zip(program.arguments, ("f32[8,5,3]", "f32[6,5,3]"), strict=True)]
+    assert list(batches(replace(program, arguments=tuple(images)), ())) == [(8, {0: 0}), (5, {0: 1, 1: 1})]  # channels are none
 
 
 def test_a_smaller_batch_is_the_first_part_that_fits() -> None:
@@ -83,6 +86,18 @@ def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
     assert (alone.gain, alone.edit) == (None, "")
     assert "cannot be planned again" in alone.unknown
     assert did_not_fit(program, source, BOW) is None
+
+
+def test_tiles_and_what_may_hold_code_may_be_full_to_the_last_byte() -> None:
+    program, source = planned()
+    peak, code = program.memory.peak_bytes, program.memory.instruction_bytes
+    of_code, of_data = (did_not_fit(program, source, with_tiles_of(peak - less, code - 1 + less)) for less in (0, 1))
+    assert of_code is not None
+    assert OF_CODE in of_code.text
+    assert of_data is not None
+    assert "a batch of 256 in place of 512, with which it fits" in of_data.text
+    assert "None of them is enough" not in of_data.text
+    assert did_not_fit(program, source, with_tiles_of(peak, code)) is None
 
 
 def test_a_state_is_no_batch_that_could_be_smaller() -> None:

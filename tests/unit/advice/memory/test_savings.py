@@ -33,3 +33,19 @@ def test_of_two_values_that_wait_for_backward_recomputation_frees_one(count: int
     program = lower(parse_hlo(text), machine, name="jit_f", num_ipus=1, options=options)
     found = freed_of(program, Source(text=lambda: text, options=options), machine, could_recompute=True)
     assert [way.tile_bytes for way in found if way.way == "jax.checkpoint"] == freed
+
+
+def test_an_argument_that_comes_alone_is_divided_itself_and_not_called_a_batch() -> None:
+    text = """HloModule jit_f
+
+ENTRY %main (x: f32[1472,512]) -> f32[1472,256] {
+  %x = f32[1472,512] parameter(0)
+  %e = f32[1472,512] exponential(f32[1472,512] %x)
+  %m = f32[1472,512] multiply(f32[1472,512] %e, f32[1472,512] %x)
+  ROOT %s = f32[1472,256] slice(f32[1472,512] %m), slice={[0:1472], [0:256]}
+}
+"""
+    options, machine = PlanOptions(fusion="none"), load_machine("bow-2000")
+    program = lower(parse_hlo(text), machine, name="jit_f", num_ipus=1, options=options)
+    found = freed_of(program, Source(text=lambda: text, options=options), machine, could_recompute=False)
+    assert [way.way for way in found] == ["divided: arg0 along axis 0 over 4 IPUs"]

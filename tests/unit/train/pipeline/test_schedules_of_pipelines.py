@@ -102,6 +102,12 @@ def test_slots_and_depths() -> None:
         assert schedule.simulate(SLOTS).makespan == count + n - 1
 
 
+@pytest.mark.parametrize(("stages", "depth"), [(1, 1), (2, 2), (4, 4), ([1, 2, 1], 3)])
+def test_with_backward_in_two_a_stage_keeps_as_many_microbatches_as_there_are_levels(stages: int | list[int], depth: int) -> None:
+    schedule = schedules.zero_bubble(stages, 12)
+    assert schedule.stash() == (depth,) * schedule.stages
+
+
 def test_there_is_one_update_for_each_stage_and_run_after_all_its_gradients() -> None:
     for make in (schedules.sequential, schedules.grouped, schedules.interleaved, schedules.zero_bubble):
         for n, _, schedule in everywhere(make, strict=False):

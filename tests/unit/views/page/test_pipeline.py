@@ -27,8 +27,8 @@ WORK = {Kind.FORWARD: 30, Kind.BACKWARD: 70, Kind.INPUT_GRADIENT: 40, Kind.WEIGH
 SCHEDULES = (grouped(3, 6), interleaved(4, 8), zero_bubble(3, 6), sequential(3, 4), grouped(3, 6, training=False))
 
 
-def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clock_hz: float = 1e6) -> Report:
-    """A recording of a schedule whose device d is IPU d, dispatched in the schedule's order."""
+def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clock_hz: float = 1e6, in_one_entry: bool = False) -> Report:
+    """A recording of a schedule whose device d is IPU d, in the schedule's order. Args: in_one_entry: of the group, all updates."""
     host = Host(on=larger(4, clock_hz=clock_hz))
     programs = {
         (stage, kind): program(superstep(WORK[kind], 0, 1), name=f"stage {stage} {kind.meaning}")
@@ -50,7 +50,7 @@ def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clo
                     arguments=[[]],
                     results=[[]],
                     counts=(),
-                    group=("pipeline 1", update + 1),
+                    group=("pipeline 1", 1 if in_one_entry else update + 1),
                     task=told,
                 ),
             )
@@ -143,17 +143,19 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
         assert waits.items() <= gaps.items()
 
 
-def test_each_load_of_parameters_is_a_task_of_its_own() -> None:
+@pytest.mark.parametrize("in_one_entry", [True, False])
+def test_each_load_of_parameters_is_a_task_of_its_own_in_the_update_that_needs_it(in_one_entry: bool) -> None:
     schedule = loading_parameters(interleaved(6, 4, device_mapping=[0, 1, 0, 1, 0, 1], strict=False))
-    block = pipeline(ran(schedule, updates=1))
-    assert block is not None
-    names = [kind["name"] for kind in block.json["kinds"]]
-    found = Counter(
-        (int(stage), names[int(kind)]) for stage, kind in zip(block.columns["task_stage"], block.columns["task_kind"], strict=True)
-    )
+    found = updates_of(ran(schedule, updates=3, in_one_entry=in_one_entry))
+    assert found is not None
+    assert (found.total, len(found.shown)) == (3, 3)
     expected = Counter((task.stage, task.kind.meaning) for task in schedule.ordered())
     assert max(count for (_, kind), count in expected.items() if kind == "load parameters") > 1
-    assert found == expected
+    for update in found.shown:
+        assert Counter((task.stage, task.kind) for task in update.tasks) == expected
+        assert [task.runs[0] for task in update.tasks] == list(
+            range(len(update.tasks) * update.number, len(update.tasks) * (update.number + 1))
+        )
 
 
 def test_tasks_have_the_times_of_their_runs() -> None:

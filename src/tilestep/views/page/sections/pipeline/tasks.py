@@ -106,7 +106,8 @@ def updates_of(report: Report) -> Updates | None:
     rows = np.flatnonzero(columns["stage"] >= 0)
     if not len(rows):
         return None
-    of_update = _update_of(columns, rows)
+    kinds = {int(text): str(report.tables.strings[text]) for text in np.unique(columns["task"][rows]).tolist() if text >= 0}
+    of_update = _update_of(columns, rows, kinds)
     total = int(of_update.max()) + 1
     first_ipu, ipus = _ipus_of(report)
     detailed = first_ipu[rows] >= 0
@@ -116,7 +117,6 @@ def updates_of(report: Report) -> Updates | None:
     by_update = np.argsort(of_update, kind="stable")
     begins = np.searchsorted(of_update[by_update], np.arange(total + 1))
     sizes = np.diff(begins)
-    kinds = {int(text): str(report.tables.strings[text]) for text in np.unique(columns["task"][rows]).tolist() if text >= 0}
     shown = tuple(
         DispatchedUpdate(
             number=number,
@@ -138,8 +138,11 @@ def updates_of(report: Report) -> Updates | None:
 _COLUMNS: Final = ("program", "group", "entry", "stage", "task", "microbatch")
 
 
-def _update_of(columns: Mapping[str, Numbers], rows: Numbers) -> Numbers:
-    """The number of the update of each of the rows: the entry into a group, and how often the entry has had the same task before."""
+def _update_of(columns: Mapping[str, Numbers], rows: Numbers, kinds: Mapping[int, str]) -> Numbers:
+    """The number of the update of each of the rows: the entry into a group, and how often the entry has had the same task before.
+
+    An update has several loads of parameters: each is of the update of its stage's next other task, and a store of that of the one before.
+    """
     entry = _numbered([columns["group"][rows], columns["entry"][rows]])
     keys = [entry, *(columns[name][rows] for name in ("program", "stage", "task", "microbatch"))]
     order = np.lexsort(keys[::-1])
@@ -147,6 +150,14 @@ def _update_of(columns: Mapping[str, Numbers], rows: Numbers) -> Numbers:
     begins = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     times = np.empty_like(order)
     times[order] = np.arange(len(order)) - begins
+    stages = _numbered([entry, columns["stage"][rows]])
+    by_stage = np.argsort(stages, kind="stable")
+    tasks = columns["task"][rows][by_stage]
+    loads, stores = (np.isin(tasks, [text for text, kind in kinds.items() if LETTERS.get(kind) == letter]) for letter in OF_PARAMETERS)
+    others = np.flatnonzero(~(loads | stores))
+    if len(others):
+        beside = others[np.clip(np.searchsorted(others, np.arange(len(tasks))) - stores, 0, len(others) - 1)]  # itself if it is neither
+        times[by_stage] = np.where(stages[by_stage[beside]] == stages[by_stage], times[by_stage[beside]], 0)
     return _numbered([entry, times])
 
 
