@@ -204,3 +204,24 @@ def test_a_recording_of_a_part_is_played_again_as_of_the_whole(tmp_path: Path) -
 
 def _larger(recorded: MachineSpec) -> MachineSpec:
     return load_machine("bow-pod64", simulated_ipus=recorded.simulated_ipus)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_program_that_other_parts_do_not_run_is_named(part: MachineBeside, first: int) -> None:
+    with part.running(player := part.player()):
+        before = player.mark()
+        for ipus in (part.devices[:1], part.devices)[first:]:
+            over = NamedSharding(Mesh(np.array(ipus, dtype=object), ("x",)), PartitionSpec())
+            jax.block_until_ready(jax.jit(lambda: jnp.ones(3), out_shardings=over)())
+        profile = profile_between(player.system, before, player.mark(), of_jax=lambda _: False)
+    assert any("do the same ran jit__lambda: what programs take" in sentence for sentence in profile.assumptions) == (first == 0)
+
+
+def test_an_array_that_is_divided_anew_is_said_to_differ(part: MachineBeside) -> None:
+    with part.running(player := part.player()):
+        before = player.mark()
+        over = Mesh(np.array(part.devices, dtype=object).reshape(4, 4), ("data", "model"))
+        x = jax.device_put(np.ones((16, 16), np.float32), NamedSharding(over, PartitionSpec("data")))
+        jax.block_until_ready(jax.device_put(x, NamedSharding(over, PartitionSpec("model"))))
+        profile = profile_between(player.system, before, player.mark(), of_jax=lambda _: False)
+    assert any("else jax.device_put divides an array anew by copies" in sentence for sentence in profile.assumptions)
