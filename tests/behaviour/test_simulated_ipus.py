@@ -16,6 +16,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.in_turn import attempt, run_python
+from tilestep import plan_training
 from tilestep.advice.what_if.knobs import setting_of
 from tilestep.advice.what_if.outcome import outcome
 from tilestep.figures.reader import open_report
@@ -200,6 +201,8 @@ def test_a_recording_of_a_part_is_played_again_as_of_the_whole(tmp_path: Path) -
         )
         played.append((turned.cycles, turned.turned_cycles, other.turned_cycles))
     assert played[0] == played[1]
+    done = run_python("-m", "tilestep", "report", "what-if", str(tmp_path / "part"), "--machine", "c600")
+    assert "machine c600 has 1 IPU, and the recording is of 16" in done.stderr
 
 
 def _larger(recorded: MachineSpec) -> MachineSpec:
@@ -225,3 +228,17 @@ def test_an_array_that_is_divided_anew_is_said_to_differ(part: MachineBeside) ->
         jax.block_until_ready(jax.device_put(x, NamedSharding(over, PartitionSpec("model"))))
         profile = profile_between(player.system, before, player.mark(), of_jax=lambda _: False)
     assert any("else jax.device_put divides an array anew by copies" in sentence for sentence in profile.assumptions)
+
+
+def test_a_plan_for_ipus_on_a_ladder_of_cards_is_played() -> None:
+    plans = plan_training(
+        layers=[lambda params, x: ((x @ params) ** 2).mean()],
+        params=[jax.ShapeDtypeStruct((8, 8), jnp.float32)],
+        optimizer=optax.sgd(0.1),
+        microbatch=(jax.ShapeDtypeStruct((1, 8), jnp.float32),),
+        machine=load_machine("c600", num_ipus=4, sync_pattern="replicaAndLadder"),
+        global_batch=8,
+        microbatch_sizes=[2],
+        replays=1,
+    )
+    assert plans.best is not None
