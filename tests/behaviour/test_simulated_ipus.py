@@ -19,6 +19,7 @@ from tests.in_turn import attempt, run_python
 from tilestep import plan_training
 from tilestep.advice.what_if.knobs import setting_of
 from tilestep.advice.what_if.outcome import outcome
+from tilestep.errors import CheckpointError
 from tilestep.figures.reader import open_report
 from tilestep.machine import MachineSpec, SyncPattern, load_machine
 from tilestep.options import PlanOptions
@@ -26,7 +27,7 @@ from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.profiling.measure import profile_between
 from tilestep.profiling.plugin import initialize
 from tilestep.recording.sources import hlo_of, options_of
-from tilestep.train import Pipeline, Replicas, repeat
+from tilestep.train import Checkpoints, Pipeline, Replicas, repeat
 from tilestep.views.page.sections.execution.section import execution
 
 NOT_EQUAL = ("timeline", "assumptions", "history", "sources")  # beside the numbers of programs, which threads compile in any order
@@ -242,3 +243,15 @@ def test_a_plan_for_ipus_on_a_ladder_of_cards_is_played() -> None:
         replays=1,
     )
     assert plans.best is not None
+
+
+def test_a_checkpoint_that_nobody_has_all_of_is_refused(part: MachineBeside, tmp_path: Path) -> None:
+    with part.running(part.player()):
+        replicas = Replicas(devices=part.devices)
+        w = replicas.place({"w": np.ones((4, 4), np.float32)})
+        for save in (
+            lambda: Checkpoints(tmp_path).save(1, w),
+            lambda: repeat(2, lambda w: w, w, replicas=replicas, checkpoints=Checkpoints(tmp_path, seconds=1)),
+        ):
+            with pytest.raises(CheckpointError, match=r"state\['w'\] is on IPUs of which not all are simulated"):
+                save()
