@@ -245,13 +245,22 @@ def test_a_plan_for_ipus_on_a_ladder_of_cards_is_played() -> None:
     assert plans.best is not None
 
 
-def test_a_checkpoint_that_nobody_has_all_of_is_refused(part: MachineBeside, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ipus", [16, 4])
+def test_a_checkpoint_that_nobody_has_all_of_is_refused(part: MachineBeside, tmp_path: Path, ipus: int) -> None:
     with part.running(part.player()):
-        replicas = Replicas(devices=part.devices)
+        replicas = Replicas(devices=part.devices[:ipus])
         w = replicas.place({"w": np.ones((4, 4), np.float32)})
         for save in (
             lambda: Checkpoints(tmp_path).save(1, w),
             lambda: repeat(2, lambda w: w, w, replicas=replicas, checkpoints=Checkpoints(tmp_path, seconds=1)),
         ):
-            with pytest.raises(CheckpointError, match=r"state\['w'\] is on IPUs of which not all are simulated"):
+            with pytest.raises(CheckpointError, match=r"state\['w'\] is on a machine of which a part is simulated"):
                 save()
+
+
+def test_replicas_may_be_on_the_part_that_is_simulated_alone(part: MachineBeside) -> None:
+    with part.running(part.player()):
+        replicas = Replicas(devices=part.devices[:4])
+        assert repeat(2, lambda w: jax.lax.pmean(w, replicas.axis), replicas.place(jnp.ones(4)), replicas=replicas).shape == (4,)
+        with pytest.raises(ValueError, match=r"none is simulated \(TILESTEP_SIMULATED_IPUS\)"):
+            Replicas(devices=part.devices[4:8])

@@ -14,7 +14,7 @@ from tilestep.messages import shortened
 from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of, is_storable
 from tilestep.train.feeds.random_keys import numbers_of
 from tilestep.train.jax_private.device_put import weak
-from tilestep.train.simulated import is_simulated_in_part
+from tilestep.train.simulated import is_of_a_part
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -72,11 +72,11 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
 
 
 def require_simulated(where: str, leaf: Any) -> None:
-    """Raises: CheckpointError for an array of which nobody has a part, because it is on IPUs that are not simulated."""
-    if isinstance(leaf, jax.Array) and is_simulated_in_part(leaf.sharding):
+    """Raises: CheckpointError for an array on a machine of which a part is simulated: nobody has the arrays of the other part."""
+    if isinstance(leaf, jax.Array) and is_of_a_part(leaf.sharding):
         raise CheckpointError(
-            f"state{where} is on IPUs of which not all are simulated (TILESTEP_SIMULATED_IPUS): nobody has all of it, so a checkpoint "
-            "would not be whole; leave checkpoints out of such a dry run, or simulate all IPUs"
+            f"state{where} is on a machine of which a part is simulated (TILESTEP_SIMULATED_IPUS): nobody has the arrays of the other "
+            "part, so that a checkpoint would not be whole; leave checkpoints out of such a dry run, or simulate all IPUs"
         )
 
 
