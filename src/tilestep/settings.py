@@ -32,7 +32,7 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tilestep.engine_options import VARIABLE, EngineOptions, read_engine_options
@@ -210,7 +210,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> tuple[MachineSpec, bool]:
-    """The machine whose IPUs a program can ask for, and whether a setting names it.
+    """The machine whose IPUs a program can ask for, and whether a setting names it. All are simulated: it is not for dry runs.
 
     Args:
         default: the name of the machine if no setting names one, or says how many IPUs there are.
@@ -220,8 +220,8 @@ def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> t
     environ = os.environ if environ is None else environ
     named = bool(environ.get(_MACHINE, "").strip())
     counted = DEVICE_COUNT.read(environ) is not None or VISIBLE_DEVICES.read(environ) is not None
-    given = environ if named or counted else {**environ, _MACHINE: default}
-    return _machine(given, MODEL_NUM_TILES.read(environ))[0], named
+    given = dict(environ) if named or counted else {**environ, _MACHINE: default}
+    return replace(_machine(given | {_SIMULATED: ""}, MODEL_NUM_TILES.read(environ))[0], simulated_ipus=0), named
 
 
 def stated_settings(environ: Mapping[str, str] | None = None) -> dict[str, object]:

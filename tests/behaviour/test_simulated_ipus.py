@@ -16,8 +16,10 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.in_turn import attempt, run_python
+from tilestep import plan_training
 from tilestep.advice.what_if.knobs import setting_of
 from tilestep.advice.what_if.outcome import outcome
+from tilestep.errors import CheckpointError
 from tilestep.figures.reader import open_report
 from tilestep.machine import MachineSpec, SyncPattern, load_machine
 from tilestep.options import PlanOptions
@@ -25,7 +27,7 @@ from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.profiling.measure import profile_between
 from tilestep.profiling.plugin import initialize
 from tilestep.recording.sources import hlo_of, options_of
-from tilestep.train import Pipeline, Replicas, repeat
+from tilestep.train import Checkpoints, Pipeline, Replicas, repeat
 from tilestep.views.page.sections.execution.section import execution
 
 NOT_EQUAL = ("timeline", "assumptions", "history", "sources")  # beside the numbers of programs, which threads compile in any order
@@ -200,7 +202,65 @@ def test_a_recording_of_a_part_is_played_again_as_of_the_whole(tmp_path: Path) -
         )
         played.append((turned.cycles, turned.turned_cycles, other.turned_cycles))
     assert played[0] == played[1]
+    done = run_python("-m", "tilestep", "report", "what-if", str(tmp_path / "part"), "--machine", "c600")
+    assert "machine c600 has 1 IPU, and the recording is of 16" in done.stderr
 
 
 def _larger(recorded: MachineSpec) -> MachineSpec:
     return load_machine("bow-pod64", simulated_ipus=recorded.simulated_ipus)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_program_that_other_parts_do_not_run_is_named(part: MachineBeside, first: int) -> None:
+    with part.running(player := part.player()):
+        before = player.mark()
+        for ipus in (part.devices[:1], part.devices)[first:]:
+            over = NamedSharding(Mesh(np.array(ipus, dtype=object), ("x",)), PartitionSpec())
+            jax.block_until_ready(jax.jit(lambda: jnp.ones(3), out_shardings=over)())
+        profile = profile_between(player.system, before, player.mark(), of_jax=lambda _: False)
+    assert any("do the same ran jit__lambda: what programs take" in sentence for sentence in profile.assumptions) == (first == 0)
+
+
+def test_an_array_that_is_divided_anew_is_said_to_differ(part: MachineBeside) -> None:
+    with part.running(player := part.player()):
+        before = player.mark()
+        over = Mesh(np.array(part.devices, dtype=object).reshape(4, 4), ("data", "model"))
+        x = jax.device_put(np.ones((16, 16), np.float32), NamedSharding(over, PartitionSpec("data")))
+        jax.block_until_ready(jax.device_put(x, NamedSharding(over, PartitionSpec("model"))))
+        profile = profile_between(player.system, before, player.mark(), of_jax=lambda _: False)
+    assert any("else jax.device_put divides an array anew by copies" in sentence for sentence in profile.assumptions)
+
+
+def test_a_plan_for_ipus_on_a_ladder_of_cards_is_played() -> None:
+    plans = plan_training(
+        layers=[lambda params, x: ((x @ params) ** 2).mean()],
+        params=[jax.ShapeDtypeStruct((8, 8), jnp.float32)],
+        optimizer=optax.sgd(0.1),
+        microbatch=(jax.ShapeDtypeStruct((1, 8), jnp.float32),),
+        machine=load_machine("c600", num_ipus=4, sync_pattern="replicaAndLadder"),
+        global_batch=8,
+        microbatch_sizes=[2],
+        replays=1,
+    )
+    assert plans.best is not None
+
+
+@pytest.mark.parametrize("ipus", [16, 4])
+def test_a_checkpoint_that_nobody_has_all_of_is_refused(part: MachineBeside, tmp_path: Path, ipus: int) -> None:
+    with part.running(part.player()):
+        replicas = Replicas(devices=part.devices[:ipus])
+        w = replicas.place({"w": np.ones((4, 4), np.float32)})
+        for save in (
+            lambda: Checkpoints(tmp_path).save(1, w),
+            lambda: repeat(2, lambda w: w, w, replicas=replicas, checkpoints=Checkpoints(tmp_path, seconds=1)),
+        ):
+            with pytest.raises(CheckpointError, match=r"state\['w'\] is on a machine of which a part is simulated"):
+                save()
+
+
+def test_replicas_may_be_on_the_part_that_is_simulated_alone(part: MachineBeside) -> None:
+    with part.running(part.player()):
+        replicas = Replicas(devices=part.devices[:4])
+        assert repeat(2, lambda w: jax.lax.pmean(w, replicas.axis), replicas.place(jnp.ones(4)), replicas=replicas).shape == (4,)
+        with pytest.raises(ValueError, match=r"none is simulated \(TILESTEP_SIMULATED_IPUS\)"):
+            Replicas(devices=part.devices[4:8])

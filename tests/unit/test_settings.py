@@ -271,8 +271,9 @@ def test_variables_of_popart_are_those_with_a_value() -> None:
         ({"JAX_IPU_VISIBLE_DEVICES": "1,3"}, "bow-2000", 4, False),
         ({"TILESTEP_MACHINE": "c600"}, "c600", 1, True),
         ({"TILESTEP_MACHINE": "m2000", "JAX_IPU_DEVICE_COUNT": "8"}, "m2000", 8, True),
+        ({"TILESTEP_SIMULATED_IPUS": "4"}, "bow-pod16", 16, False),
     ],
 )
 def test_the_system_is_the_default_unless_a_setting_names_or_counts(environ: dict[str, str], name: str, num_ipus: int, named: bool) -> None:
     machine, is_named = emulated_system("bow-pod16", environ)
-    assert (machine.name, machine.num_ipus, is_named) == (name, num_ipus, named)
+    assert (machine.name, machine.num_ipus, is_named, machine.num_simulated) == (name, num_ipus, named, num_ipus)

@@ -166,7 +166,7 @@ def compare(a: Report, b: Report) -> Comparison:
     differing = [
         (path, value_of(machine_a, path), value_of(machine_b, path))
         for path in paths
-        if value_of(machine_a, path) != value_of(machine_b, path)
+        if path != "simulated_ipus" and value_of(machine_a, path) != value_of(machine_b, path)  # it changes no cycles
     ]
     clocks = (machine_a.ipu.clock_hz, machine_b.ipu.clock_hz)
     one_clock = clocks[0] == clocks[1]

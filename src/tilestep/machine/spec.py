@@ -207,12 +207,17 @@ class MachineSpec:
                 f"LinkSpec.ipus_per_rack is {self.link.ipus_per_rack}: it must be a multiple of ipus_per_machine ({self.ipus_per_machine})"
             )
 
-        part, sides = self.simulated_ipus, 2 if self.sync_pattern == "replicaAndLadder" else 1
-        if part and (self.num_ipus % part or (part % math.lcm(self.ipus_per_machine, sides) and part != self.num_ipus)):
+        part, unit = self.simulated_ipus, self.simulated_unit
+        if part and (self.num_ipus % part or (part % unit and part != self.num_ipus)):
             raise SpecError(
                 f"MachineSpec.simulated_ipus is {shown(part)}: it must divide the {self.num_ipus} IPUs of {self.name}, "
-                f"and be a multiple of the {math.lcm(self.ipus_per_machine, sides)} that share a host link or a rung"
+                f"and be a multiple of the {unit} that share a host link or a rung"
             )
+
+    @property
+    def simulated_unit(self) -> int:
+        """`simulated_ipus` must be a multiple of this, if not all are simulated: of the IPUs that share a host link or a rung."""
+        return math.lcm(self.ipus_per_machine, 2 if self.sync_pattern == "replicaAndLadder" else 1)
 
     @property
     def num_simulated(self) -> int:

@@ -155,8 +155,8 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
 
 
 def _of_one_replica(spec: MachineSpec, candidate: Candidate) -> MachineSpec:
-    """The machine with no more IPUs simulated than differ: those of a replica, or of the replicas on one IPU-Machine."""
-    alike = math.lcm(candidate.num_ipus // candidate.replicas, spec.ipus_per_machine)
+    """The machine with no more IPUs simulated than differ: those of a replica, or of the replicas that share a host link or a rung."""
+    alike = math.lcm(candidate.num_ipus // candidate.replicas, spec.simulated_unit)
     fills = candidate.num_ipus % alike == 0 and spec.num_ipus % alike == 0
     return replace(spec, simulated_ipus=alike if fills and alike < spec.num_ipus else 0)
 

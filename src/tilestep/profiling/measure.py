@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tilestep.figures.donation_pairs import could_be_donated, free_results
 from tilestep.figures.gradients import could_recompute
@@ -45,6 +45,8 @@ from tilestep.views.profile import Profile
 
 NUM_LARGEST_STEPS_KEPT = 100
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
+
+_DIVIDES_ANEW: Final = "jit__device_put_reshard"  # JAX's program of a `jax.device_put` where some devices are another process's
 
 
 def profile_between(
@@ -305,6 +307,13 @@ def _batches(recorded: Compilation) -> Iterator[BatchProfile]:
         yield BatchProfile(**known)
 
 
+def _of_fewer(machine: MachineSpec, ran: Sequence[CompiledProgram]) -> list[str]:
+    """Names of programs that ran on some of the parts of a machine that are said to do the same, while other programs ran on more."""
+    parts = [(program.name, {ipu // machine.num_simulated for ipu in program.cycles_by_ipu}) for program in ran]
+    used = set[int]().union(*(of for _, of in parts))
+    return sorted({name for name, of in parts if of and of != used})
+
+
 def _assumptions(machine: MachineSpec, ran: Sequence[CompiledProgram], dropped: int) -> tuple[str, ...]:
     sentences = sorted({sentence for program in ran for sentence in program.planned.assumptions})
     if any(isinstance(use.leaf, HostCall) for program in ran for use in program.cost().uses):
@@ -316,6 +325,15 @@ def _assumptions(machine: MachineSpec, ran: Sequence[CompiledProgram], dropped: 
         sentences.append(
             f"IPU k does what IPU k modulo {machine.num_simulated} does (simulated_ipus). The timeline has the simulated ones alone; all "
             "figures count the others too."
+        )
+    if unequal := _of_fewer(machine, ran):
+        sentences.append(
+            f"Not all IPUs that are said to do the same ran {names_text(unequal, most=8)}: what programs take that wait or are loaded "
+            "again because of that may differ from a simulation of all."
+        )
+    if machine.num_simulated < machine.num_ipus and any(program.name == _DIVIDES_ANEW for program in ran):
+        sentences.append(
+            f"{_DIVIDES_ANEW} is there because not all IPUs are simulated: else jax.device_put divides an array anew by copies."
         )
     if dropped:
         sentences.append(f"The timeline leaves out the last {dropped:,} events; all figures count them.")

@@ -32,6 +32,12 @@ def is_simulated_in_part(sharding: Sharding) -> bool:
     return not sharding.is_fully_addressable and any(hints.listens(device.platform) for device in sharding.addressable_devices)
 
 
+def is_of_a_part(sharding: Sharding) -> bool:
+    """Whether the devices, simulated or not, are of a machine of which a part is simulated."""
+    device = next(iter(sharding.device_set))
+    return hints.listens(device.platform) and len(device.client.local_devices()) < len(device.client.devices())
+
+
 def _in_shards(value: Any, place: Any, *, may_alias: bool | None) -> Any:
     """`put_shards` of one array, which is whole on one device, or divided as it will be there."""
     if isinstance(value, jax.Array) and _jax.dtypes.issubdtype(value.dtype, _jax.dtypes.prng_key):

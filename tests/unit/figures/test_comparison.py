@@ -95,6 +95,17 @@ def test_machines_that_differ_say_so() -> None:
     assert found.slower(0.1) == ("the whole", "program 'f'")
 
 
+def test_how_many_ipus_are_simulated_makes_no_other_machine() -> None:
+    called = program(step("a", "", 1), takes=(100,))
+    reports: list[Report] = []
+    for simulated in (0, 1):
+        host = Host(on=replace(larger(), simulated_ipus=simulated))
+        host.run(called, host.put(100))
+        reports.append(Report(recorded(host, [called])))
+    found = compare(*reports)
+    assert (found.machines, found.emulated_cycles.a) == ((), found.emulated_cycles.b)
+
+
 def test_times_decide_where_clocks_differ() -> None:
     a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
     found = compare(a, b)

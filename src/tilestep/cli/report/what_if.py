@@ -12,7 +12,7 @@ from tilestep.errors import SpecError
 from tilestep.figures.quantities import time_text
 from tilestep.figures.reader import open_report
 from tilestep.machine.spec import MachineSpec
-from tilestep.machine.toml import load_machine
+from tilestep.machine.toml import changed_machine, load_machine
 from tilestep.messages import sentences
 from tilestep.recording.sources import hlo_of, options_of
 from tilestep.units import seconds_from_cycles
@@ -49,8 +49,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _like(recorded: MachineSpec, name: str) -> MachineSpec:
-    """The machine of this name, with the recorded one's sync pattern, and as many IPUs simulated."""
-    return load_machine(name, sync_pattern=recorded.sync_pattern, simulated_ipus=recorded.simulated_ipus)
+    """The machine of this name, with the recorded one's sync pattern, and as many IPUs simulated if it has so many IPUs."""
+    machine = load_machine(name, sync_pattern=recorded.sync_pattern, simulated_ipus=0)
+    return machine if machine.num_ipus < recorded.num_ipus else changed_machine(machine, simulated_ipus=recorded.simulated_ipus)
 
 
 def run(args: argparse.Namespace) -> int:

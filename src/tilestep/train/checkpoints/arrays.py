@@ -14,6 +14,7 @@ from tilestep.messages import shortened
 from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of, is_storable
 from tilestep.train.feeds.random_keys import numbers_of
 from tilestep.train.jax_private.device_put import weak
+from tilestep.train.simulated import is_of_a_part
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -39,6 +40,7 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
             raise CheckpointError(
                 f"state{where} was deleted: a program that it was donated to has taken it over, so save what that returned"
             )
+        require_simulated(where, leaf)
         leaf, impl = numbers_of(leaf)
         if isinstance(leaf, jax.Array):
             pieces = [(*_bounds(each.index, leaf.shape), each.replica_id, np.array(each.data)) for each in leaf.addressable_shards]
@@ -67,6 +69,15 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
         return tuple(leaves)
 
     return records
+
+
+def require_simulated(where: str, leaf: Any) -> None:
+    """Raises: CheckpointError for an array on a machine of which a part is simulated: nobody has the arrays of the other part."""
+    if isinstance(leaf, jax.Array) and is_of_a_part(leaf.sharding):
+        raise CheckpointError(
+            f"state{where} is on a machine of which a part is simulated (TILESTEP_SIMULATED_IPUS): nobody has the arrays of the other "
+            "part, so that a checkpoint would not be whole; leave checkpoints out of such a dry run, or simulate all IPUs"
+        )
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:

@@ -401,6 +401,8 @@ class SavingLoop:
             )
         if checkpoints.every is None and checkpoints.seconds is None:
             raise ValueError(f"{name} cannot tell when to save: give its Checkpoints `every` or `seconds`")
+        for path, leaf in _jax.tree_util.tree_flatten_with_path(state)[0]:
+            _arrays.require_simulated(_jax.tree_util.keystr(path), leaf)
         if checkpoints.seconds is not None and _jax.process_count() > 1:
             raise ValueError("seconds is for one process, because the clocks of several differ: give the Checkpoints `every` instead")
         self._checkpoints, self._name, self._total, self._facts = checkpoints, name, total, facts

@@ -23,7 +23,7 @@ from tilestep.train.replicas.devices import Device, more_devices, select_devices
 from tilestep.train.replicas.groups import groups_of
 from tilestep.train.replicas.shards import Shard, all_parts, is_shard, part_elements, readable
 from tilestep.train.replicas.share import ProcessShare
-from tilestep.train.simulated import is_simulated_in_part, put_shards
+from tilestep.train.simulated import is_of_a_part, is_simulated_in_part, put_shards
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.within import within
@@ -309,7 +309,13 @@ def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, 
 
 def _local(mesh: Mesh, axis: str) -> tuple[int, ...]:
     """Numbers of the replicas of this process. Raises: ValueError if replicas and processes do not go together."""
-    if is_simulated_in_part(NamedSharding(mesh, PartitionSpec())):
+    place = NamedSharding(mesh, PartitionSpec())
+    if is_of_a_part(place):
+        if not place.addressable_devices:
+            raise ValueError(
+                f"the replicas are on {mesh.devices.flat[0]} and others, of which none is simulated (TILESTEP_SIMULATED_IPUS): take all "
+                "IPUs, or those that are simulated, jax.local_devices()"
+            )
         return tuple(range(mesh.shape[axis]))
     rows = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in row} for row in rows]
