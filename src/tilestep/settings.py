@@ -285,25 +285,26 @@ def read_program_engine_options(given: Mapping[str, Any], environ: Mapping[str, 
 
 
 def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[MachineSpec, tuple[int, ...]]:
-    from tilestep.machine import DEFAULT_MACHINE, SYNC_PATTERNS, load_machine
+    from tilestep.machine import DEFAULT_MACHINE, SYNC_PATTERNS, changed_machine, load_machine
 
     name = environ.get(_MACHINE, "").strip() or DEFAULT_MACHINE
     pattern = environ.get(_SYNC_PATTERN, "").strip() or None
     if pattern is not None and pattern not in SYNC_PATTERNS:
         raise _bad(_SYNC_PATTERN, pattern, f"one of {', '.join(SYNC_PATTERNS)}")
-    part = _count(_SIMULATED, environ.get(_SIMULATED, "").strip() or None, MAX_IPUS)
+    simulated = _count(_SIMULATED, environ.get(_SIMULATED, "").strip() or None, MAX_IPUS)
     count, visible = DEVICE_COUNT.read(environ), VISIBLE_DEVICES.read(environ)
+    ids = None if visible is None else tuple(int(part) for part in visible.split(","))
     try:
-        if visible is None:
-            machine = load_machine(name, num_ipus=count, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
-            return machine, tuple(range(machine.num_ipus))
-        ids = tuple(int(part) for part in visible.split(","))
-        own = load_machine(name, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
-        if max(ids) >= own.num_ipus:
-            own = load_machine(name, num_ipus=max(ids) + 1, num_tiles=num_tiles, sync_pattern=pattern, simulated_ipus=part)
-        return own, ids
+        machine = load_machine(name, num_ipus=count if ids is None else None, num_tiles=num_tiles, sync_pattern=pattern)
+        if ids is not None and max(ids) >= machine.num_ipus:
+            machine = load_machine(name, num_ipus=max(ids) + 1, num_tiles=num_tiles, sync_pattern=pattern)
     except SpecError as error:
         raise SettingsError(f"{_MACHINE}: {error}") from error
+    try:
+        machine = changed_machine(machine, simulated_ipus=simulated)
+    except SpecError as error:
+        raise SettingsError(f"{_SIMULATED}: {error}") from error
+    return machine, tuple(range(machine.num_ipus)) if ids is None else ids
 
 
 def _plan_options(environ: Mapping[str, str], machine: MachineSpec) -> PlanOptions:

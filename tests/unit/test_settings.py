@@ -88,7 +88,10 @@ def test_how_many_ipus_are_simulated() -> None:
     environ = {"TILESTEP_MACHINE": "bow-pod16", "TILESTEP_SIMULATED_IPUS": "4"}
     assert (read_settings(environ).machine.num_ipus, read_settings(environ).machine.num_simulated) == (16, 4)
     assert read_settings({**environ, "JAX_IPU_VISIBLE_DEVICES": "0,1,4,5"}).machine.num_simulated == 4
-    for value, wanted in (("x", "a whole number, 1 to 256"), ("6", "it must divide the 16 IPUs")):
+    for value, wanted in (
+        ("x", "a whole number, 1 to 256"),
+        ("6", "TILESTEP_SIMULATED_IPUS: simulated_ipus is 6: it must divide the number of IPUs of bow-pod16"),
+    ):
         with pytest.raises(SettingsError, match=wanted):
             read_settings({**environ, "TILESTEP_SIMULATED_IPUS": value})
 

@@ -210,8 +210,8 @@ class MachineSpec:
         part, unit = self.simulated_ipus, self.simulated_unit
         if part and (self.num_ipus % part or (part % unit and part != self.num_ipus)):
             raise SpecError(
-                f"MachineSpec.simulated_ipus is {shown(part)}: it must divide the {self.num_ipus} IPUs of {self.name}, "
-                f"and be a multiple of the {unit} that share a host link or a rung"
+                f"MachineSpec.simulated_ipus is {shown(part)}: it must divide the number of IPUs of {self.name} ({self.num_ipus}), and be "
+                f"a multiple of those that share a host link or a rung ({unit})"
             )
 
     @property
