@@ -80,6 +80,11 @@ def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: Ope
     for (lane, _), waited in cycles.items():
         by_lane[lane] += waited
     assert {lane: waited for lane, waited, *_ in rows(page, "waits by lane")} == by_lane
+    page.locator("[aria-label='waits by lane'] tbody tr").first.click()
+    chosen = rows(page, "waits by lane")[0][0]
+    assert [row for row in found if row[0] == chosen] == rows(page, "waits by lane and reason")
+    page.get_by_role("button", name="Show all lanes").click()
+    assert rows(page, "waits by lane and reason") == found
     total = execution.total_cycles
     assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
     assert f"IPU {total.busiest_ipu}" in text(page)
