@@ -136,6 +136,31 @@ def steps_of(program: str) -> Report:
     return report_of(called, counts=counts)
 
 
+WRITTEN = """() => {
+    window.written = [];
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.fillText = function (words, ...place) { written.push(words); fillText.call(this, words, ...place); };
+}"""
+
+
+def test_a_run_that_has_room_shows_its_steps(open_page: OpenPage) -> None:
+    page = open_page(steps_of("everything"), "execution")
+    page.evaluate(WRITTEN)
+    said = press(page, "ArrowRight")
+    while "compute" not in said:
+        said = press(page, "ArrowRight" if "on IPU" in said else "ArrowDown")
+    steps = {"compute \u00b7 add", "compute \u00b7 dear"}
+    assert steps.isdisjoint(written(page)), "the bars of all events are narrow"
+    press(page, "Enter")
+    settled(page)
+    assert steps <= written(page)
+
+
+def written(page: Page) -> set[str]:
+    """What the timeline has written into its picture, without the marks around each text that keep its direction."""
+    return {words.strip("\u2068\u2069") for words in page.evaluate("written")}
+
+
 @pytest.mark.slow
 def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution")
