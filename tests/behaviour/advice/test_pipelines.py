@@ -115,10 +115,19 @@ def test_a_pipeline_that_only_began_has_a_summary() -> None:
 
     def program() -> None:
         stages = [lambda w, x: x @ w, lambda w, x: (x @ w).mean()]
+        pipeline = Pipeline(stages, optax.sgd(1e-3, momentum=0.9), 4, devices=jax.devices("ipu"), replicas=2)
+        pipeline.init([np.eye(8, dtype=np.float32), np.ones((8, 1), np.float32)])
+
+    assert profiled(program).summary().startswith("tilestep: fits: jit_init")
+
+
+def test_an_optimizer_without_state_starts_no_program() -> None:
+    def program() -> None:
+        stages = [lambda w, x: x @ w, lambda w, x: (x @ w).mean()]
         pipeline = Pipeline(stages, optax.sgd(1e-3), 4, devices=jax.devices("ipu"), replicas=2)
         pipeline.init([np.eye(8, dtype=np.float32), np.ones((8, 1), np.float32)])
 
-    assert profiled(program).summary().startswith("tilestep: fits: program group 'pipeline ")
+    assert profiled(program).programs == ()
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

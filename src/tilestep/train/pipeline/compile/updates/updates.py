@@ -197,11 +197,12 @@ class _UpdateMaker:
         specs = _jax.eval_shape(init, trained, extras)
         if not placement.is_local:
             return remote_like(specs, placement.whole)
+        if not _jax.tree.leaves(specs):  # as of plain gradient descent: nothing has to be computed
+            return specs
         shardings = self._state_shardings(specs, trained)
         if placement.is_mesh and placement.replicas is None:  # the program itself sends what is off the chip there, array by array
             shardings = self._away(shardings, specs)
-        options = placement.compiler_options if _jax.tree.leaves(specs) else None  # nothing is on the default device
-        state = _jax.jit(init, out_shardings=shardings, compiler_options=options)(trained, extras)
+        state = _jax.jit(init, out_shardings=shardings, compiler_options=placement.compiler_options)(trained, extras)
         if placement.replicas is not None:
             state = placement.replicas.place(state)
         return placed(state, plan.offload, kind="optimizer_state", platform=placement.devices[0].platform)
