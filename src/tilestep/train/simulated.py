@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from tilestep import hints
@@ -20,10 +19,14 @@ def put_shards(tree: Any, to: Any, *, may_alias: bool | None = None) -> Any:
     places = list(to) if isinstance(to, list | tuple) else [to] * len(leaves)
     if not any(map(is_simulated_in_part, places)):
         return _jax.device_put(tree, _jax.tree.unflatten(structure, places), may_alias=may_alias)
-    put = [
-        (_in_shards if is_simulated_in_part(place) else _jax.device_put)(leaf, place, may_alias=may_alias)
-        for leaf, place in zip(leaves, places, strict=True)
-    ]
+    put: list[Any] = []
+    for leaf, place in zip(leaves, places, strict=True):
+        if not is_simulated_in_part(place):
+            put.append(_jax.device_put(leaf, place, may_alias=may_alias))
+        elif isinstance(leaf, jax.Array):
+            put.append(_in_shards(leaf, place, may_alias=may_alias))
+        else:
+            put.append(_jax.device_put(leaf, place))  # a dry run reads no value, so that none is shared with the host
     return _jax.tree.unflatten(structure, put)
 
 
@@ -38,21 +41,28 @@ def is_of_a_part(sharding: Sharding) -> bool:
     return hints.listens(device.platform) and len(device.client.local_devices()) < len(device.client.devices())
 
 
-def _in_shards(value: Any, place: Any, *, may_alias: bool | None) -> Any:
-    """`put_shards` of one array, which is whole on one device, or divided as it will be there."""
-    if isinstance(value, jax.Array) and _jax.dtypes.issubdtype(value.dtype, _jax.dtypes.prng_key):
+def _in_shards(array: jax.Array, place: Any, *, may_alias: bool | None) -> Any:
+    """`put_shards` of one array, which is whole on one device, on the devices of `place`, or divided as it will be there."""
+    if _jax.dtypes.issubdtype(array.dtype, _jax.dtypes.prng_key):
         return _jax.random.wrap_key_data(
-            _in_shards(_jax.random.key_data(value), place, may_alias=may_alias), impl=_jax.random.key_impl(value)
+            _in_shards(_jax.random.key_data(array), place, may_alias=may_alias), impl=_jax.random.key_impl(array)
         )
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
-        place = divided_alike(value, place)
-        parts, shape = [shard.data for shard in value.addressable_shards], value.shape
+    if array.is_fully_addressable:
+        indices = place.addressable_devices_indices_map(array.shape).values()
+        parts: list[Any] = [array if all(part == slice(None) for part in index) else array[index] for index in indices]
     else:
-        array: Any = value if isinstance(value, jax.Array) else np.asarray(value, _jax.dtypes.canonicalize_dtype(np.result_type(value)))
-        indices, shape = place.addressable_devices_indices_map(array.shape).values(), array.shape
-        parts = [array if all(part == slice(None) for part in index) else array[index] for index in indices]
-    devices = [SingleDeviceSharding(device, memory_kind=place.memory_kind) for device in place.addressable_devices_indices_map(shape)]
-    return _jax.make_array_from_single_device_arrays(shape, place, _jax.device_put(parts, devices, may_alias=may_alias))
+        place = divided_alike(array, place)
+        own, there = (list(of.addressable_devices_indices_map(array.shape).values()) for of in (array.sharding, place))
+        if own != there and array.sharding.device_set == place.device_set:
+            return _jax.device_put(array, place, may_alias=may_alias)
+        if own != there:
+            raise ValueError(
+                f"an array that is divided as {array.sharding} cannot go to other IPUs divided as {place}, because not all are simulated "
+                "(TILESTEP_SIMULATED_IPUS): divide it anew first, or simulate all IPUs"
+            )
+        parts = [shard.data for shard in array.addressable_shards]
+    devices = [SingleDeviceSharding(device, memory_kind=place.memory_kind) for device in place.addressable_devices_indices_map(array.shape)]
+    return _jax.make_array_from_single_device_arrays(array.shape, place, _jax.device_put(parts, devices, may_alias=may_alias))
 
 
 def divided_alike(value: Any, sharding: Sharding) -> Sharding:
