@@ -388,13 +388,7 @@ def environ_of(args: argparse.Namespace, base: Mapping[str, str]) -> dict[str, s
     environ = {"JAX_PLATFORMS": _PLATFORMS}
     if args.machine is not None:
         try:
-            load_machine(
-                args.machine,
-                num_ipus=args.ipus,
-                num_tiles=args.tiles,
-                sync_pattern=args.sync_pattern,
-                simulated_ipus=args.simulated_ipus,
-            )
+            load_machine(args.machine, num_ipus=args.ipus, num_tiles=args.tiles, sync_pattern=args.sync_pattern)
         except SpecError as error:
             raise UsageError(f"--machine: {error}") from error
         environ["TILESTEP_MACHINE"] = args.machine if args.machine in machine_names() else str(Path(args.machine).resolve())

@@ -1,5 +1,6 @@
 """`tilestep run` is `python` with another platform and a summary."""
 
+import argparse
 import contextlib
 import functools
 import json
@@ -22,7 +23,7 @@ from tests.processes import ROOT, clean_environ
 from tests.unit.views.page.test_block import unpacked
 from tests.unit.views.page.test_document import parts
 from tilestep.cli import main, make_parser
-from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
+from tilestep.cli.run import FLAGS, TAKE_A_VALUE, environ_of, split_words
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import open_report
 from tilestep.recording.storage.container import read_recording
@@ -328,6 +329,11 @@ def test_what_is_left_out_has_no_values(tilestep_run: TilestepRun) -> None:
     assert (done.returncode, "it goes with --dry-run" in done.stderr) == (2, True), done.stderr
     done = tilestep_run("--machine", "bow-pod16", "--simulated-ipus", "3", "--dry-run", "-c", "1")
     assert (done.returncode, "simulated_ipus is 3: it must divide the number of IPUs of bow-pod16" in done.stderr) == (2, True), done.stderr
+
+
+def test_the_ipus_of_the_environment_are_those_of_which_a_part_is_simulated() -> None:
+    options = argparse.Namespace(machine="c600", ipus=None, tiles=None, sync_pattern=None, simulated_ipus=2)
+    assert environ_of(options, {"JAX_IPU_DEVICE_COUNT": "8"})["TILESTEP_SIMULATED_IPUS"] == "2"
 
 
 def test_a_sync_pattern_says_who_waits_at_an_access_to_the_host(tmp_path: Path, tilestep_run: TilestepRun) -> None:
