@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import processes
 from tests.in_turn import python
 from tilestep import train
 from tilestep.pjrt import _native
@@ -27,6 +28,18 @@ def results(ipu: jax.Device) -> Iterator[tuple[jax.Array, ...]]:
     train.clear_feeds(ipu)
     yield jax.jit(body)(jax.device_put(np.zeros(2, np.float32), ipu))
     train.clear_feeds(ipu)
+
+
+@pytest.mark.parametrize("look", ["x.block_until_ready()", "assert not np.asarray(x).any()"])
+def test_an_array_of_a_dry_run_can_be_waited_for_before_any_program_ran(look: str) -> None:
+    processes.python(
+        f"""
+        import jax, numpy as np, tilestep
+        with tilestep.dry_run(values="zeros"):
+            x = jax.device_put(np.ones(3, np.float32), jax.devices("ipu")[0])
+            {look}
+        """
+    )
 
 
 def until(condition: Callable[[], bool]) -> None:

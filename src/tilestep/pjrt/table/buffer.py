@@ -127,6 +127,8 @@ def _host_array(
 ) -> Any:
     mode = device.dry_mode
     if mode is not None:
+        if device.own_dry_mode is None:
+            the_client().start()  # no program may have come yet
         return DryArray(DryForm(dims, dtype, mode))
     client = the_client()
     client.require_same_settings()

@@ -127,6 +127,10 @@ class Client:
             device.note_put = (*self.player.journal.note_put, device.id, host_device)
         return host
 
+    def start(self) -> compat.HostClient:
+        """Starts what waits for values, if nothing has. Raises: as what a first use raises for settings that are wrong."""
+        return self.host
+
     def use(self, player: Player) -> None:
         """Lets all that happens from now on be noted in this player's journal."""
         journal = player.journal
@@ -190,7 +194,7 @@ def client_beside(settings: Settings, dry_mode: DryMode) -> tuple[Client, list[A
     """
     number = str(len(_beside))
     client = _beside[number] = immortal(Client(settings, None, dry_mode))
-    assert client.host  # which starts what waits for values
+    client.start()
     return client, compat.make_client(PLATFORM, {_BESIDE: number}).devices()
 
 
