@@ -28,6 +28,7 @@ from tilestep.profiling.measure import profile_between
 from tilestep.profiling.plugin import initialize
 from tilestep.recording.sources import hlo_of, options_of
 from tilestep.train import Checkpoints, Pipeline, Replicas, repeat
+from tilestep.train.simulated import put_shards
 from tilestep.views.page.sections.execution.section import execution
 
 NOT_EQUAL = ("timeline", "assumptions", "history", "sources")  # beside the numbers of programs, which threads compile in any order
@@ -139,6 +140,19 @@ def part() -> MachineBeside:
     return machine_beside(load_machine("bow-pod16", simulated_ipus=4), PlanOptions())
 
 
+def test_arrays_go_to_the_ipus_that_are_simulated_as_to_all(part: MachineBeside) -> None:
+    with part.running(part.player()):
+        over = Mesh(np.array(part.devices, dtype=object), ("x",))
+        rows, columns = (NamedSharding(over, PartitionSpec(*axes)) for axes in (("x",), (None, "x")))
+        there, scalar = put_shards([np.ones((16, 32), np.float32), 1.0], [rows, NamedSharding(over, PartitionSpec())])
+        assert scalar.weak_type
+        anew = put_shards(there, columns)
+        assert (anew.sharding, anew.addressable_shards[1].index) == (columns, (slice(None), slice(2, 4)))
+        others = Mesh(np.array([*part.devices[1:4], part.devices[0], *part.devices[4:8]], dtype=object), ("x",))
+        with pytest.raises(ValueError, match="cannot go to other IPUs divided as"):
+            put_shards(there, NamedSharding(others, PartitionSpec("x")))
+
+
 def test_a_host_array_goes_to_the_ipus_that_are_simulated(part: MachineBeside) -> None:
     with part.running(part.player()):
         over = NamedSharding(Mesh(np.array(part.devices, dtype=object), ("x",)), PartitionSpec("x"))
@@ -202,6 +216,11 @@ def test_a_recording_of_a_part_is_played_again_as_of_the_whole(tmp_path: Path) -
         )
         played.append((turned.cycles, turned.turned_cycles, other.turned_cycles))
     assert played[0] == played[1]
+    (tmp_path / "wide.toml").write_text('inherits = "bow-pod16"\nipus_per_machine = 8\n')
+    done = run_python("-m", "tilestep", "report", "what-if", str(tmp_path / "part"), "--machine", str(tmp_path / "wide.toml"))
+    assert (done.returncode, "the recording has 4 simulated IPUs, which do not stand for those of wide" in done.stderr) == (2, True), (
+        done.stderr
+    )
     done = run_python("-m", "tilestep", "report", "what-if", str(tmp_path / "part"), "--machine", "c600")
     assert "machine c600 has 1 IPU, and the recording is of 16" in done.stderr
 

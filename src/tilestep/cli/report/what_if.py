@@ -51,7 +51,14 @@ def add_parser(subparsers: Any) -> None:
 def _like(recorded: MachineSpec, name: str) -> MachineSpec:
     """The machine of this name, with the recorded one's sync pattern, and as many IPUs simulated if it has so many IPUs."""
     machine = load_machine(name, sync_pattern=recorded.sync_pattern, simulated_ipus=0)
-    return machine if machine.num_ipus < recorded.num_ipus else changed_machine(machine, simulated_ipus=recorded.simulated_ipus)
+    if machine.num_ipus < recorded.num_ipus:
+        return machine
+    try:
+        return changed_machine(machine, simulated_ipus=recorded.simulated_ipus)
+    except SpecError as error:
+        raise SpecError(
+            f"the recording has {recorded.num_simulated} simulated IPUs, which do not stand for those of {machine.name}: {error}"
+        ) from error
 
 
 def run(args: argparse.Namespace) -> int:

@@ -217,7 +217,7 @@ class LoadedExecutable(_native.ExecutableBase):
             raise UnsupportedError(
                 f"program {self.plan.name!r} computes no values, because not all of its {len(self.request.ipus)} IPUs are simulated "
                 f"(simulated_ipus is {self.client.machine.num_simulated}): run it dry, in tilestep.dry_run() or by "
-                "`tilestep run --dry-run`, or leave TILESTEP_SIMULATED_IPUS out"
+                "`tilestep run --dry-run`, or simulate all (TILESTEP_SIMULATED_IPUS, or simulated_ipus of the machine's file)"
             )
         if mode is not None or any_dry(columns):
             return self._dry_runs.run(columns, values, first, undonated or (), mode, done)

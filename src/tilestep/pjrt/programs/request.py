@@ -78,7 +78,7 @@ def read_request(code: bytes, options: bytes, machine: MachineSpec, num_devices:
         raise UnsupportedError(
             f"a program is for the IPUs {shown(list(request.ipus))}, but {machine.num_simulated} IPUs are simulated (simulated_ipus), "
             f"as if IPU k did what IPU k modulo {machine.num_simulated} does: run it on all IPUs that do the same, simulate the IPUs of a "
-            "whole replica, or leave TILESTEP_SIMULATED_IPUS out"
+            "whole replica, or all (TILESTEP_SIMULATED_IPUS, or simulated_ipus of the machine's file)"
         )
     return request
 
